@@ -1,0 +1,157 @@
+"""What a tenant says about itself: the probe's one JSON object as a frozen value."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum, StrEnum
+from typing import Any
+
+from engine.releases.version import Version
+
+
+class Answer(Enum):
+    """The three answers of a probe or precondition. Unknown never means absent or up to date."""
+
+    HOLDS = "holds"
+    DOES_NOT_HOLD = "does not hold"
+    UNKNOWN = "unknown"
+
+    @classmethod
+    def of(cls, value: bool | None) -> Answer:
+        """Turn a comparison into an answer; None is unknown."""
+        if value is None:
+            return cls.UNKNOWN
+        return cls.HOLDS if value else cls.DOES_NOT_HOLD
+
+
+class MarkerState(StrEnum):
+    """Whether the version of record could be read."""
+
+    ABSENT = "absent"
+    PRESENT = "present"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class Marker:
+    """The marker file: provably absent, a version, or something that is neither."""
+
+    state: MarkerState
+    version: Version | None = None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class ServiceState:
+    """One systemd unit as ``systemctl show`` reports it."""
+
+    load: str
+    active: str
+    sub: str
+    main_pid: int
+    restarts: int
+    result: str
+
+    @property
+    def is_active(self) -> bool:
+        return self.active == "active"
+
+
+@dataclass(frozen=True)
+class ChannelState:
+    """One messaging platform in the runtime's own report; `updated_at` in Unix seconds."""
+
+    state: str
+    updated_at: float | None
+
+    @property
+    def is_connected(self) -> bool:
+        return self.state == "connected"
+
+
+class HistoryState(StrEnum):
+    """Whether the newest message's time could be read from the runtime's database."""
+
+    READABLE = "readable"
+    EMPTY = "empty"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class GatewayState:
+    """The gateway now. `newest_message` in Unix seconds, None where there is none or none is known.
+
+    `report_pid` is the process that wrote the channel report; `running_version` what the process
+    that listens on the port says of itself.
+    """
+
+    service: ServiceState
+    port_open: bool
+    running_version: str | None
+    channels: Mapping[str, ChannelState]
+    report_pid: int | None
+    history: HistoryState
+    newest_message: float | None
+
+
+@dataclass(frozen=True)
+class FileFacts:
+    """One file of the rendered set on the tenant; `digest` is ``sha256:…`` or None where it is absent."""
+
+    digest: str | None
+    mode: str | None
+    owner: str | None
+    group: str | None
+
+
+@dataclass(frozen=True)
+class OwedNote:
+    """An owner message that still has to be sent for `version`; `sending` once an attempt began."""
+
+    version: str
+    text: str
+    sending: bool = False
+
+
+@dataclass(frozen=True)
+class Owed:
+    """Work that a run promised before it mutated anything (invariant 11).
+
+    `restart` names why the gateway must be restarted, `switches` maps a link to the directory that it
+    must point to after the restart window, `note` is an undelivered owner message.
+    """
+
+    restart: tuple[str, ...] = ()
+    switches: Mapping[str, str] = field(default_factory=dict)
+    note: OwedNote | None = None
+
+
+@dataclass(frozen=True)
+class HostLock:
+    """The host-side kernel lock: held by a command of run `run`, if any."""
+
+    held: bool
+    run: str | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """One probe's whole answer. `clock` is the tenant's Unix time, `boot_id` the kernel's."""
+
+    marker: Marker
+    applied: Mapping[str, str]
+    receipts: Mapping[str, Mapping[str, Any]]
+    owed: Owed
+    host_lock: HostLock
+    clock: float
+    boot_id: str
+    runtime_version: str | None
+    models: Mapping[str, str]
+    chat_model_pinned: bool | None
+    routes: Mapping[str, int | None]
+    services: Mapping[str, ServiceState]
+    gateway: GatewayState | None
+    rendered: Mapping[str, FileFacts]
+    facts: Mapping[str, Any] = field(default_factory=dict)

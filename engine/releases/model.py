@@ -1,0 +1,87 @@
+"""Releases and step entries, as frozen values."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from engine.releases.version import Version
+
+
+class StepClass(StrEnum):
+    """What a step does, and so what it promises (docs/manifest.md)."""
+
+    INSTALL = "install"
+    PATCH = "patch"
+    UPGRADE = "upgrade"
+
+
+@dataclass(frozen=True)
+class StepEntry:
+    """A step's name with the arguments that a release gives it. Equal entries are the same step."""
+
+    name: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def canonical(self) -> str:
+        """The entry as canonical JSON: what equality, order and digests are taken over."""
+        return json.dumps([self.name, self.arguments], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, StepEntry) and self.canonical == other.canonical
+
+    def __hash__(self) -> int:
+        return hash(self.canonical)
+
+    def __str__(self) -> str:
+        if not self.arguments:
+            return self.name
+        return f"{self.name}({', '.join(f'{key}={value}' for key, value in self.arguments.items())})"
+
+
+@dataclass(frozen=True)
+class Release:
+    """One numbered record of the manifest."""
+
+    version: Version
+    title: str
+    steps: tuple[StepEntry, ...]
+    details: str
+    owner_note: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The releases in order; the specification of a tenant."""
+
+    releases: tuple[Release, ...]
+
+    @property
+    def head(self) -> Version:
+        return self.releases[-1].version
+
+    def __iter__(self) -> Iterator[Release]:
+        return iter(self.releases)
+
+
+@dataclass(frozen=True)
+class StepInfo:
+    """What planning and lint need to know about a step, without running any of it.
+
+    `check_arguments` raises :class:`engine.errors.InvalidInput` for arguments the step does not take.
+    `writes` gives the keys (such as ``file:/etc/motd``) whose final value the step sets.
+    Empty `trades` or `roles` mean every one. `bundle_digest` covers the shipped bundle's contents;
+    it is empty for a step without a bundle.
+    """
+
+    name: str
+    step_class: StepClass
+    check_arguments: Callable[[Mapping[str, Any]], None]
+    writes: Callable[[Mapping[str, Any]], frozenset[str]]
+    trades: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    bundle_digest: str = ""
