@@ -1,0 +1,136 @@
+"""The record of runs on the operator's machine: a log for people, never a source of truth."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from engine.clock import Clock, iso
+from engine.errors import RecordFailed
+from engine.records.atomic import append_line, replace_file
+from engine.subject import Subject
+
+
+class RunResult(StrEnum):
+    """How a run ended, or that it has not."""
+
+    RUNNING = "running"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+    FAILED = "failed"
+    UNREACHABLE = "unreachable"
+    DEFERRED = "deferred"
+    BUSY = "busy"
+
+
+@dataclass(frozen=True)
+class RunState:
+    """One run as its state file says it. Versions are texts; times are UTC ISO 8601."""
+
+    run: str
+    job: str
+    subject: str
+    process: int
+    started_at: str
+    finished_at: str | None = None
+    phase: str = "lock"
+    from_version: str | None = None
+    to_version: str | None = None
+    planned_steps: tuple[str, ...] = ()
+    completed_steps: tuple[str, ...] = ()
+    releases: tuple[str, ...] = ()
+    result: RunResult = RunResult.RUNNING
+    error: str | None = None
+
+
+class RunRecord:
+    """The record of one run while it goes on: state file replaced at each change, and a log."""
+
+    def __init__(self, directory: Path, history: Path, state: RunState, clock: Clock) -> None:
+        self._directory = directory
+        self._history = history
+        self._clock = clock
+        self.state = state
+        self._write()
+
+    @property
+    def log_file(self) -> Path:
+        return self._directory / "log"
+
+    def update(self, **changes: Any) -> None:
+        """Replace the state file with these fields changed; raises :class:`RecordFailed`."""
+        self.state = replace(self.state, **changes)
+        self._write()
+
+    def log(self, line: str) -> None:
+        """Append `line` with the time to the run's log, control characters made visible."""
+        append_line(self.log_file, f"{iso(self._clock.now())} {printable(line)}")
+
+    def finish(self, result: RunResult, error: str | None = None) -> None:
+        """Close the record and append the one history line of this run."""
+        self.update(result=result, error=error, finished_at=iso(self._clock.now()))
+        entry = asdict(self.state) | {"log": str(self.log_file.relative_to(self._history.parent))}
+        del entry["phase"]
+        append_line(self._history, json.dumps(entry, ensure_ascii=False))
+
+    def _write(self) -> None:
+        text = json.dumps(asdict(self.state), indent=2, ensure_ascii=False) + "\n"
+        replace_file(self._directory / "state.json", text.encode())
+
+
+class RunStore:
+    """The runs of every subject below one directory."""
+
+    def __init__(self, directory: Path, clock: Clock) -> None:
+        self._root = directory
+        self._clock = clock
+
+    def start(self, subject: Subject, *, job: str, run: str, process: int) -> RunRecord:
+        """Begin the record of a run; raises :class:`RecordFailed` where nothing can be written."""
+        directory = self._of(subject) / "runs" / run
+        try:
+            directory.mkdir(parents=True, mode=0o700)
+        except OSError as error:
+            raise RecordFailed(
+                f"cannot begin a run record: {error.strerror}", where=str(directory), hint="free space or correct permissions"
+            ) from error
+        state = RunState(run, job, str(subject), process, started_at=iso(self._clock.now()))
+        return RunRecord(directory, self._of(subject) / "history.jsonl", state, self._clock)
+
+    def history(self, subject: Subject) -> Iterator[dict[str, Any]]:
+        """The finished runs of `subject`, oldest first."""
+        path = self._of(subject) / "history.jsonl"
+        if path.exists():
+            for line in path.read_text().splitlines():
+                yield json.loads(line)
+
+    def latest(self, subject: Subject) -> dict[str, Any] | None:
+        """The newest run's state file, finished or not, or None before the first run."""
+        for directory in sorted(self._runs(subject), reverse=True):
+            state = directory / "state.json"
+            if state.exists():
+                document: dict[str, Any] = json.loads(state.read_text())
+                return document
+        return None
+
+    def log_of(self, subject: Subject, run: str | None = None) -> Path | None:
+        """The log of `run`, or of the newest run that has one."""
+        names = [directory.name for directory in self._runs(subject)] if run is None else [run]
+        logs = (self._of(subject) / "runs" / name / "log" for name in sorted(names, reverse=True))
+        return next((log for log in logs if log.exists()), None)
+
+    def _runs(self, subject: Subject) -> list[Path]:
+        directory = self._of(subject) / "runs"
+        return list(directory.iterdir()) if directory.exists() else []
+
+    def _of(self, subject: Subject) -> Path:
+        return self._root / subject.kind / subject.id
+
+
+def printable(text: str) -> str:
+    """`text` with control characters escaped, so that a host's output cannot drive a terminal."""
+    return "".join(character if character.isprintable() or character == "\t" else repr(character)[1:-1] for character in text)
