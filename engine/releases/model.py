@@ -6,9 +6,17 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 from engine.releases.version import Version
+
+
+def canonical_json(value: Any) -> str:
+    """Return the one JSON text for `value`, frozen mappings included: what digests are taken over."""
+    return json.dumps(
+        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=dict
+    )
 
 
 class StepClass(StrEnum):
@@ -21,15 +29,19 @@ class StepClass(StrEnum):
 
 @dataclass(frozen=True)
 class StepEntry:
-    """A step's name with the arguments that a release gives it. Equal entries are the same step."""
+    """A step's name with the arguments that a release gives it. Equal entries are the same step.
+
+    `where` is the entry's file and line, for messages only.
+    """
 
     name: str
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    where: str = ""
 
-    @property
+    @cached_property
     def canonical(self) -> str:
         """The entry as canonical JSON: what equality, order and digests are taken over."""
-        return json.dumps([self.name, self.arguments], sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return canonical_json([self.name, self.arguments])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, StepEntry) and self.canonical == other.canonical
@@ -45,13 +57,14 @@ class StepEntry:
 
 @dataclass(frozen=True)
 class Release:
-    """One numbered record of the manifest."""
+    """One numbered record of the manifest. `where` is its file and line, for messages only."""
 
     version: Version
     title: str
     steps: tuple[StepEntry, ...]
     details: str
     owner_note: str
+    where: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

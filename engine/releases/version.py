@@ -29,12 +29,16 @@ class Version:
         """Read `text`; raises :class:`InvalidInput` unless it is exactly a version."""
         match = _PATTERN.fullmatch(text)
         if match is None:
-            raise InvalidInput(f"{text!r} is not a version", hint="versions look like 2026.10.22 or 2026.10.22.3")
+            raise InvalidInput(
+                f"{text!r} is not a version", hint="versions look like 2026.10.22 or 2026.10.22.3"
+            )
         key = tuple(int(group) for group in match.groups() if group is not None)
         try:
             datetime.date(*key[:3])
         except ValueError as error:
-            raise InvalidInput(f"{text!r} is not a date: {error}", hint="versions start with a real date") from error
+            raise InvalidInput(
+                f"{text!r} does not start with a date: {error}", hint="versions start with a real date"
+            ) from error
         return cls(text, key)
 
     def __eq__(self, other: object) -> bool:

@@ -1,0 +1,118 @@
+"""Reads a fleet directory's registry and settings into frozen values."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from engine.errors import InvalidInput
+from engine.registry import formats
+from engine.registry.freeze import freeze
+from engine.registry.model import (
+    Fleet,
+    Gateway,
+    LabSettings,
+    Liveness,
+    Notify,
+    Provider,
+    Quiesce,
+    RenderedFile,
+    Role,
+    Route,
+    Settings,
+    Tenant,
+    Transport,
+)
+from engine.registry.schema import Problem, check, raise_problems, read_schema
+from engine.registry.yaml_loader import Document, load
+
+SETTINGS_FILE = Path("inventory/fleet.yaml")
+TENANTS_FILE = Path("inventory/tenants.yaml")
+
+_SECTIONS: Mapping[str, Callable[..., Any]] = {
+    "gateway": Gateway,
+    "quiesce": Quiesce,
+    "liveness": Liveness,
+    "transport": Transport,
+    "notify": Notify,
+    "lab": LabSettings,
+}
+_LISTS: Mapping[str, Callable[..., Any]] = {"routes": Route, "rendered": RenderedFile}
+
+
+def load_fleet(root: Path) -> Fleet:
+    """Read the fleet directory `root`; raises :class:`InvalidInput` naming file, line and key."""
+    return Fleet(root, load_settings(root / SETTINGS_FILE), load_tenants(root / TENANTS_FILE))
+
+
+def load_settings(path: Path) -> Settings:
+    """Read one settings file; what it leaves out has the default of :class:`Settings`."""
+    document = _read(path, "fleet.json")
+    raise_problems(document, list(_repetitions(document.value)))
+    return Settings(**{key: _setting(key, value) for key, value in document.value.items()})
+
+
+def load_tenants(path: Path) -> Mapping[str, Tenant]:
+    """Read one registry; the tenants keep the order of the file."""
+    records = _read(path, "tenants.json").value["tenants"]
+    return MappingProxyType({slug: _tenant(slug, record) for slug, record in records.items()})
+
+
+def _read(path: Path, schema: str) -> Document:
+    if not path.is_file():
+        raise InvalidInput(
+            "there is no such file",
+            where=str(path),
+            hint="name a fleet directory with -C: one that holds inventory/, deploys/ and releases.yaml",
+        )
+    document = load(path)
+    check(document, read_schema("engine.registry", schema))
+    return document
+
+
+def _setting(key: str, value: Any) -> Any:
+    if key in _SECTIONS:
+        return _SECTIONS[key](**freeze(value))
+    if key in _LISTS:
+        return tuple(_LISTS[key](**freeze(item)) for item in value)
+    return freeze(value)
+
+
+def _repetitions(settings: Mapping[str, Any]) -> Iterator[Problem]:
+    for section, key in (("routes", "name"), ("rendered", "name"), ("rendered", "path")):
+        yield from _repeated(section, key, settings.get(section, ()))
+
+
+def _repeated(section: str, key: str, items: Sequence[Mapping[str, Any]]) -> Iterator[Problem]:
+    counts = Counter(item[key] for item in items)
+    for index, item in enumerate(items):
+        if counts[item[key]] > 1:
+            yield Problem(
+                (section, index, key), f"{item[key]!r} is there {counts[item[key]]} times, wanted once"
+            )
+
+
+def _tenant(slug: str, record: Mapping[str, Any]) -> Tenant:
+    options = dict(record["provider"])
+    name = options.pop("name")
+    address = record.get("address")
+    return Tenant(
+        slug=slug,
+        owner_name=record["owner_name"],
+        business=record["business"],
+        trade=record["trade"],
+        role=Role(record["role"]),
+        daily_backup=record["daily_backup"],
+        text_updates=record["text_updates"],
+        address=None if address is None else formats.address(address),
+        ssh_user=record.get("ssh_user", "root"),
+        ssh_port=record.get("ssh_port", 22),
+        provider=Provider(name, freeze(options)),
+        forwarding_address=record["forwarding_address"],
+        page_host=record["page_host"],
+        parameters=freeze(record.get("parameters", {})),
+        secrets=freeze(record.get("secrets", {})),
+    )
