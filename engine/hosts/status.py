@@ -119,11 +119,13 @@ class OwedNote:
 class Owed:
     """Work that a run promised before it mutated anything (invariant 11).
 
-    `restart` names why the gateway must be restarted, `switches` maps a link to the directory that it
-    must point to after the restart window, `note` is an undelivered owner message.
+    `restart` names why the gateway must be restarted, `reloads` the units to reload (``daemon`` stands for
+    systemd itself), `switches` maps a link to the directory that it must point to after the restart
+    window, `note` is an undelivered owner message.
     """
 
     restart: tuple[str, ...] = ()
+    reloads: tuple[str, ...] = ()
     switches: Mapping[str, str] = field(default_factory=dict)
     note: OwedNote | None = None
 

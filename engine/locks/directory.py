@@ -87,13 +87,15 @@ class LockDirectory:
             return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise RecordFailed(
-                f"cannot open the lock file: {error.strerror}", where=str(path), hint="check the state directory"
+                f"cannot open the lock file: {error.strerror}",
+                where=str(path),
+                hint="check the state directory",
             ) from error
 
     def _busy(self, subject: Subject, descriptor: int) -> Busy:
         holder = _read_holder(descriptor)
         if holder is None:
-            return Busy(f"{subject} is busy: another job holds its lock", hint="try again when it has ended")
+            return Busy(f"{subject} is busy: another job holds its lock", hint="try again when it ended")
         return Busy(
             f"{subject} is busy: {holder.job} run {holder.run} (process {holder.pid}) holds it since {holder.since}",
             hint="try again when that run has ended",
@@ -107,7 +109,8 @@ def _write_holder(descriptor: int, holder: Holder) -> None:
         os.pwrite(descriptor, text.ljust(_HOLDER_BYTES)[:_HOLDER_BYTES], 0)
     except OSError as error:
         raise RecordFailed(
-            f"cannot name the holder in the lock file: {error.strerror}", hint="free space in the state directory"
+            f"cannot name the holder in the lock file: {error.strerror}",
+            hint="free space in the state directory",
         ) from error
 
 
@@ -124,6 +127,10 @@ def _kernel_knows(inode: int, pid: int) -> bool:
         for line in table:
             fields = line.split()
             # "12: FLOCK ADVISORY WRITE 4711 fe:00:131 0 EOF"; a waiter has "->" in second place.
-            if fields[1:4:2] == ["FLOCK", "WRITE"] and int(fields[4]) == pid and fields[5].endswith(f":{inode}"):
+            if (
+                fields[1:4:2] == ["FLOCK", "WRITE"]
+                and int(fields[4]) == pid
+                and fields[5].endswith(f":{inode}")
+            ):
                 return True
     return False

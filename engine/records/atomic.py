@@ -30,7 +30,9 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
                 os.unlink(temporary)
     except OSError as error:
         raise RecordFailed(
-            f"cannot write: {error.strerror}", where=str(path), hint="free space or correct permissions; the old file is intact"
+            f"cannot write: {error.strerror}",
+            where=str(path),
+            hint="free space or correct permissions; the old file is intact",
         ) from error
 
 
@@ -49,7 +51,9 @@ def append_line(path: Path, line: str, *, mode: int = 0o600) -> None:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise RecordFailed(f"cannot append: {error.strerror}", where=str(path), hint="free space or correct permissions") from error
+        raise RecordFailed(
+            f"cannot append: {error.strerror}", where=str(path), hint="free space or correct permissions"
+        ) from error
 
 
 def sync_directory(directory: Path) -> None:

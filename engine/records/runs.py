@@ -96,7 +96,9 @@ class RunStore:
             directory.mkdir(parents=True, mode=0o700)
         except OSError as error:
             raise RecordFailed(
-                f"cannot begin a run record: {error.strerror}", where=str(directory), hint="free space or correct permissions"
+                f"cannot begin a run record: {error.strerror}",
+                where=str(directory),
+                hint="free space or correct permissions",
             ) from error
         state = RunState(run, job, str(subject), process, started_at=iso(self._clock.now()))
         return RunRecord(directory, self._of(subject) / "history.jsonl", state, self._clock)
@@ -133,4 +135,7 @@ class RunStore:
 
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that a host's output cannot drive a terminal."""
-    return "".join(character if character.isprintable() or character == "\t" else repr(character)[1:-1] for character in text)
+    return "".join(
+        character if character.isprintable() or character == "\t" else repr(character)[1:-1]
+        for character in text
+    )

@@ -1,0 +1,1 @@
+"""One converge, phase by phase, and many of them at once."""

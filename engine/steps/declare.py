@@ -1,0 +1,91 @@
+"""The decorators that turn a function into a release step of one of the three classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from engine.errors import InvalidInput
+from engine.steps.step import Body, Keys, PatchStep, Precondition, Step, UpgradeStep
+
+
+def install(
+    *,
+    precondition: Precondition,
+    bundle: str | None = None,
+    writes: Keys = (),
+    trades: Iterable[str] = (),
+    roles: Iterable[str] = (),
+    restart: bool = False,
+) -> Callable[[Body], Step]:
+    """An install step: ships a bundle and runs its installer.
+
+    The function is ``f(context, *, argument: type = default)`` and yields pyinfra commands, or the
+    commands of other operations through their ``_inner``. `bundle` names a directory below
+    ``deploys/bundles`` that lies at ``context.staging`` while the function runs. It runs only where
+    `precondition` does not hold, and `precondition` must hold afterwards.
+    """
+
+    def declare(function: Body) -> Step:
+        return Step(
+            name=function.__name__,
+            function=function,
+            precondition=precondition,
+            bundle=bundle,
+            writes=writes,
+            trades=frozenset(trades),
+            roles=frozenset(roles),
+            restart=restart,
+        )
+
+    return declare
+
+
+def patch(
+    *, file: str, trades: Iterable[str] = (), roles: Iterable[str] = (), restart: bool = False
+) -> Callable[[Callable[..., str]], PatchStep]:
+    """A patch step: a pure function ``f(text, *, argument: type) -> text`` over one file.
+
+    `file` is the name of a rendered file or an absolute path. A copy of the file as it was before the
+    step's first edit is kept on the host and never overwritten.
+    """
+
+    def declare(function: Callable[..., str]) -> PatchStep:
+        return PatchStep(
+            name=function.__name__,
+            function=function,
+            file=file,
+            trades=frozenset(trades),
+            roles=frozenset(roles),
+            restart=restart,
+        )
+
+    return declare
+
+
+def upgrade(
+    *, link: str, directory: str, precondition: Precondition, bundle: str | None = None, writes: Keys = ()
+) -> Callable[[Callable[..., Iterable[Any]]], UpgradeStep]:
+    """An upgrade step: installs a version into `directory` (``/opt/x/{version}``) beside the old one.
+
+    `precondition` says whether the component behind `link` is at the version or above. The link is
+    switched in the restart window, after a snapshot of the state directory.
+    """
+    if "{" not in directory:
+        raise InvalidInput(
+            f"upgrade directory {directory!r} names no argument", hint="use a form like /opt/x/{version}"
+        )
+
+    def declare(function: Callable[..., Iterable[Any]]) -> UpgradeStep:
+        return UpgradeStep(
+            name=function.__name__,
+            function=function,
+            precondition=precondition,
+            bundle=bundle,
+            writes=writes,
+            restart=True,
+            link=link,
+            directory=directory,
+        )
+
+    return declare

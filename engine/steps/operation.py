@@ -1,0 +1,97 @@
+"""The one pyinfra operation that every release step runs as, in the engine and in pyinfra's own CLI."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyinfra
+from pyinfra.api import StringCommand, operation
+from pyinfra.api.exceptions import NestedOperationError, OperationError
+
+from engine.errors import StepFailed
+from engine.hosts.ledger import Ledger
+from engine.hosts.session import session_of
+from engine.hosts.status import Answer
+from engine.registry.load import load_fleet
+from engine.releases.manifest import load_manifest
+from engine.steps.context import StepContext
+from engine.steps.step import Step
+
+_STDERR_LINES = 12
+
+
+def apply_step(step: Step, context: StepContext) -> None:
+    """Run `step` once on the tenant of `context`; raises :class:`StepFailed` with the last error lines.
+
+    What the step will owe is on the tenant before its first command. A lost connection passes through
+    as what it is. What was shipped is removed whatever happens.
+    """
+    host = context.session.host
+    try:
+        _run_step(step, context, name=f"step {step.name}")
+    except NestedOperationError as error:
+        output = host.state.get_op_data_for_host(host, error.args[0]).operation_meta
+        lines = (output.stderr_lines or output.stdout_lines)[-_STDERR_LINES:]
+        raise StepFailed(
+            f"step {step.name} failed: {' | '.join(line.strip() for line in lines) or 'no output'}",
+            where=context.tenant.slug,
+            hint="correct the cause and converge again: every step may run twice",
+        ) from error
+    finally:
+        context.unship()
+
+
+def deploy_from_cli(step: Step) -> None:
+    """Run `step` under pyinfra's own CLI, with the arguments of its newest entry in the manifest.
+
+    ``--data NAME=VALUE`` overrides an argument. The marker is not touched and nothing is restarted;
+    what the step owes is recorded for the next converge.
+    """
+    if not pyinfra.is_cli:
+        return
+    from pyinfra import host
+
+    fleet_root = Path(host.data.tenantry_fleet)
+    fleet = load_fleet(fleet_root)
+    session = session_of(host)
+    located = step.located(fleet_root / "deploys")
+    context = StepContext(
+        tenant=fleet.tenants[host.data.tenantry_slug],
+        settings=fleet.settings,
+        session=session,
+        status=session.probe(),
+        fleet_root=fleet_root,
+        state_directory=Path(host.data.tenantry_state),
+        arguments=_cli_arguments(step, fleet_root, host.data),
+    )
+    if not located.applies_to(context.tenant):
+        host.noop(f"step {step.name} is not for trade {context.tenant.trade} and role {context.tenant.role}")
+        return
+    _run_step(located, context, name=f"step {step.name}")
+
+
+def _cli_arguments(step: Step, fleet_root: Path, data: Any) -> Mapping[str, Any]:
+    entries = [entry for release in load_manifest(fleet_root / "releases.yaml") for entry in release.steps]
+    newest = next((entry.arguments for entry in reversed(entries) if entry.name == step.name), {})
+    names = step.parameters
+    arguments = {**newest, **{name: data.get(name) for name in names if data.get(name) is not None}}
+    step.check_arguments(arguments)
+    return arguments
+
+
+@operation()  # type: ignore[untyped-decorator]
+def _run_step(step: Step, context: StepContext) -> Iterator[Any]:
+    answer = step.check(context)
+    if answer is Answer.UNKNOWN:
+        raise OperationError(f"step {step.name}: its precondition is unknown, so nothing was done")
+    if answer is Answer.HOLDS:
+        context.session.host.noop(f"step {step.name}: its effect is there already")
+        return
+    # pyinfra's --dry evaluates a body up to its first command, so nothing may happen before this one.
+    yield StringCommand("true")
+    restart, switches = step.owes(context)
+    if restart or switches:
+        Ledger(context.session).owe(restart, switches=switches)
+    yield from step.commands(context)

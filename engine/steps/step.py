@@ -1,0 +1,245 @@
+"""A release step as the engine sees it: what it is, whether it holds, and how it is applied."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from pyinfra.api import FactBase, StringCommand
+
+from engine.errors import InvalidInput
+from engine.hosts.status import Answer
+from engine.registry.model import Settings, Tenant
+from engine.releases.digests import directory_digest
+from engine.releases.model import StepClass, StepInfo
+from engine.steps.context import StepContext
+
+Body = Callable[..., Iterable[Any]]
+Precondition = Callable[[StepContext], Answer] | type[FactBase]
+Keys = Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step of a fleet, made by the decorators of :mod:`engine.steps`.
+
+    `restart` says that a change owes the gateway a restart. Subclasses are the three classes.
+    """
+
+    name: str
+    function: Callable[..., Any]
+    precondition: Precondition | None = None
+    writes: Keys = ()
+    trades: frozenset[str] = frozenset()
+    roles: frozenset[str] = frozenset()
+    restart: bool = False
+    bundle: str | None = None
+    deploys: Path | None = None
+
+    step_class = StepClass.INSTALL
+
+    @cached_property
+    def info(self) -> StepInfo:
+        """What planning and lint need to know."""
+        return StepInfo(
+            name=self.name,
+            step_class=self.step_class,
+            check_arguments=self.check_arguments,
+            writes=self.keys,
+            trades=self.trades,
+            roles=self.roles,
+            bundle_digest=directory_digest(self.bundle_directory) if self.bundle_directory else "",
+        )
+
+    @property
+    def bundle_directory(self) -> Path | None:
+        """Where the bundle lies in the fleet, or None for a step that ships nothing."""
+        return self.deploys / "bundles" / self.bundle if self.bundle and self.deploys else None
+
+    def keys(self, arguments: Mapping[str, Any]) -> frozenset[str]:
+        """The keys this step writes with these arguments; ``{argument}`` in a key is filled in."""
+        if callable(self.writes):
+            return frozenset(self.writes(self.with_defaults(arguments)))
+        return frozenset(key.format(**self.with_defaults(arguments)) for key in self.writes)
+
+    def check_arguments(self, arguments: Mapping[str, Any]) -> None:
+        """Raise :class:`InvalidInput` unless the step takes exactly these arguments and types."""
+        try:
+            self._signature.bind(**arguments)
+        except TypeError as error:
+            raise InvalidInput(f"step {self.name}: {error}", hint=f"it takes {self._signature}") from error
+        hints = get_type_hints(self.function)
+        for name, value in arguments.items():
+            wanted = hints.get(name)
+            # bool is an int to Python, but `port: true` is a mistake to a person.
+            if isinstance(wanted, type) and (
+                not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool)
+            ):
+                raise InvalidInput(
+                    f"step {self.name}: {name} must be {wanted.__name__}, not {value!r}",
+                    hint="quote texts in YAML",
+                )
+
+    def with_defaults(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments with the step's own defaults for those that are left out."""
+        bound = self._signature.bind(**arguments)
+        bound.apply_defaults()
+        return dict(bound.arguments)
+
+    def applies_to(self, tenant: Tenant) -> bool:
+        """Whether the step's trade and role conditions include `tenant`."""
+        return (not self.trades or tenant.trade in self.trades) and (
+            not self.roles or tenant.role in self.roles
+        )
+
+    def check(self, context: StepContext) -> Answer:
+        """Whether the step's effect is there; reads the host now."""
+        if self.precondition is None:
+            return Answer.DOES_NOT_HOLD
+        if isinstance(self.precondition, type):
+            answer = context.fact(self.precondition, **self.with_defaults(context.arguments))
+        else:
+            answer = self.precondition(context)
+        return answer if isinstance(answer, Answer) else Answer.UNKNOWN
+
+    def owes(self, context: StepContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        """Restart reasons and link switches that the step's change will owe."""
+        return ((f"step {self.name}",) if self.restart else ()), {}
+
+    def commands(self, context: StepContext) -> Iterator[Any]:
+        """The pyinfra commands that bring the effect about, in order."""
+        if self.bundle_directory:
+            context.staging = context.ship(self.bundle_directory)
+        yield from self.function(context, **context.arguments)
+
+    def located(self, deploys: Path) -> Step:
+        """This step with the directory that holds its bundle."""
+        return replace(self, deploys=deploys)
+
+    def deploy(self) -> None:
+        """Start the step under pyinfra's own CLI; does nothing while the engine loads the file."""
+        from engine.steps.operation import deploy_from_cli
+
+        deploy_from_cli(self)
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the arguments that the step takes."""
+        return tuple(self._signature.parameters)
+
+    @cached_property
+    def _signature(self) -> inspect.Signature:
+        """The function's signature without its first parameter, the context or the text."""
+        signature = inspect.signature(self.function)
+        return signature.replace(parameters=list(signature.parameters.values())[1:])
+
+
+@dataclass(frozen=True)
+class PatchStep(Step):
+    """A narrow edit of one file by a pure function from text to text.
+
+    `file` is an absolute path or the name of a file of the rendered set; the latter is also folded
+    into what the set renders, so that plan, diff, apply and drift use the same edit. The precondition
+    is that the edit changes nothing any more.
+    """
+
+    file: str = ""
+
+    step_class = StepClass.PATCH
+
+    def edit(self, text: str, arguments: Mapping[str, Any]) -> str:
+        """The text after the edit; raises :class:`InvalidInput` if the function gives no text."""
+        edited = self.function(text, **arguments)
+        if not isinstance(edited, str):
+            raise InvalidInput(f"step {self.name}: the edit returned {type(edited).__name__}, not text")
+        return edited
+
+    def keys(self, arguments: Mapping[str, Any]) -> frozenset[str]:
+        return super().keys(arguments) or frozenset({f"file:{self.file}"})
+
+    def path(self, settings: Settings) -> str:
+        """The file's path on the host."""
+        if self.file.startswith("/"):
+            return self.file
+        paths = {rendered.name: rendered.path for rendered in settings.rendered}
+        if self.file not in paths:
+            raise InvalidInput(
+                f"step {self.name} edits {self.file!r}, which is not in the rendered set",
+                hint=f"known: {', '.join(paths)}",
+            )
+        return paths[self.file]
+
+    def owes(self, context: StepContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        rendered_restart = any(file.name == self.file and file.restart for file in context.settings.rendered)
+        return ((f"step {self.name}",) if self.restart or rendered_restart else ()), {}
+
+    def check(self, context: StepContext) -> Answer:
+        from engine.steps.facts import FileText
+
+        text = context.fact(FileText, path=self.path(context.settings))
+        if text is Answer.UNKNOWN:
+            return Answer.UNKNOWN
+        return Answer.of(text is not None and self.edit(text, context.arguments) == text)
+
+    def commands(self, context: StepContext) -> Iterator[Any]:
+        from engine.steps.patching import edit_commands
+
+        return edit_commands(self, context)
+
+
+@dataclass(frozen=True)
+class UpgradeStep(Step):
+    """A component moved to a version, side by side with the old one.
+
+    The function installs into `directory`; the engine stamps it as complete, records that `link` must
+    point to it, and switches the link in the restart window after a snapshot of the state directory.
+    """
+
+    link: str = ""
+    directory: str = ""
+
+    step_class = StepClass.UPGRADE
+
+    def target(self, arguments: Mapping[str, Any]) -> str:
+        """The versioned directory for these arguments."""
+        return self.directory.format(**self.with_defaults(arguments))
+
+    def keys(self, arguments: Mapping[str, Any]) -> frozenset[str]:
+        return super().keys(arguments) | {f"link:{self.link}"}
+
+    def owes(self, context: StepContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
+        return (f"step {self.name}",), {self.link: self.target(context.arguments)}
+
+    def check(self, context: StepContext) -> Answer:
+        """Holds when the component is at the version, or is complete beside it with the switch owed."""
+        answer = super().check(context)
+        target = self.target(context.arguments)
+        if answer is not Answer.DOES_NOT_HOLD or context.status.owed.switches.get(self.link) != target:
+            return answer
+        return self.is_prepared(context)
+
+    def is_prepared(self, context: StepContext) -> Answer:
+        """Whether the versioned directory is completely installed."""
+        from engine.steps.facts import FileText
+
+        stamp = context.fact(FileText, path=stamp_of(self.target(context.arguments)))
+        return Answer.UNKNOWN if stamp is Answer.UNKNOWN else Answer.of(stamp is not None)
+
+    def commands(self, context: StepContext) -> Iterator[Any]:
+        prepared = self.is_prepared(context)
+        if prepared is Answer.HOLDS:
+            return
+        target = self.target(context.arguments)
+        # A directory without its stamp is what an interrupted run left: it is never repaired in place.
+        yield StringCommand("rm", "-rf", "--", target)
+        yield from super().commands(context)
+        yield StringCommand("touch", stamp_of(target), "&&", "sync", "-f", target)
+
+
+def stamp_of(directory: str) -> str:
+    """The file whose presence says that a versioned directory is complete."""
+    return f"{directory}/.tenantry-complete"

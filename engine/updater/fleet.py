@@ -1,0 +1,87 @@
+"""Many tenants at once: batches of one pyinfra State each, a greenlet a tenant."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+from typing import TypeVar
+
+from engine.errors import TenantryError
+from engine.hosts.pool import SessionPool
+from engine.hosts.session import Session
+from engine.registry.model import Tenant
+from engine.updater.converge import Converge
+from engine.updater.events import Event, Phase
+from engine.updater.job import Job, run_job
+from engine.updater.notify import Sender, send
+from engine.updater.outcome import Options, Outcome
+from engine.updater.workspace import Workspace
+
+Answer = TypeVar("Answer")
+
+
+def converge_many(
+    workspace: Workspace,
+    tenants: Sequence[Tenant],
+    options: Options = Options(),
+    *,
+    parallel: int | None = None,
+    sender: Sender = send,
+) -> tuple[Outcome, ...]:
+    """Converge `tenants`, at most `parallel` at a time; one tenant's failure leaves the others alone."""
+
+    def converge_one(pool: SessionPool, tenant: Tenant) -> Outcome:
+        def work(job: Job) -> Outcome:
+            job.enter(Phase.CONNECT, "connecting")
+            with pool.session(tenant, lock=job.lock) as session:
+                return Converge(job, session, options, sender).run()
+
+        return run_job(workspace, tenant, "converge", work)
+
+    return map_tenants(workspace, tenants, converge_one, parallel=parallel)
+
+
+def ask_many(
+    workspace: Workspace,
+    tenants: Sequence[Tenant],
+    question: Callable[[Tenant, Session], Answer],
+    *,
+    parallel: int | None = None,
+) -> tuple[Answer | TenantryError, ...]:
+    """Ask each tenant something without lock, record or change; an error stands in its place."""
+
+    def ask_one(pool: SessionPool, tenant: Tenant) -> Answer | TenantryError:
+        workspace.report(Event(tenant.slug, Phase.PROBE, "asking the tenant"))
+        try:
+            with pool.session(tenant) as session:
+                return question(tenant, session)
+        except TenantryError as error:
+            return error
+        finally:
+            workspace.report(Event(tenant.slug, Phase.DONE, "answered"))
+
+    return map_tenants(workspace, tenants, ask_one, parallel=parallel)
+
+
+def map_tenants(
+    workspace: Workspace,
+    tenants: Sequence[Tenant],
+    work: Callable[[SessionPool, Tenant], Answer],
+    *,
+    parallel: int | None = None,
+) -> tuple[Answer, ...]:
+    """Call `work` for each tenant in a greenlet of its own, in batches that share a pyinfra State."""
+    settings = workspace.fleet.settings
+    results: list[Answer] = []
+    for batch in _batches(tenants, settings.batch_size):
+        with SessionPool(workspace.fleet, batch, workspace.state_directory) as pool:
+            results += pool.map(
+                lambda tenant: work(pool, tenant), batch, parallel=parallel or settings.parallel
+            )
+    return tuple(results)
+
+
+def _batches(tenants: Iterable[Tenant], size: int) -> Iterable[Sequence[Tenant]]:
+    iterator = iter(tenants)
+    while batch := list(islice(iterator, size)):
+        yield batch

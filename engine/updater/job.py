@@ -1,0 +1,99 @@
+"""The frame of every job that mutates a subject: lock first, then the record, then the work."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from engine.clock import new_run_id
+from engine.errors import RecordFailed, TenantryError
+from engine.locks import HeldLock
+from engine.records import RunRecord
+from engine.registry.model import Tenant
+from engine.updater.events import Event, Phase
+from engine.updater.outcome import Outcome, failed
+from engine.updater.workspace import Workspace
+
+
+@dataclass
+class Job:
+    """One running job on one tenant: its held lock, its record, and its voice."""
+
+    workspace: Workspace
+    tenant: Tenant
+    lock: HeldLock
+    record: RunRecord
+
+    @property
+    def run_id(self) -> str:
+        return self.record.state.run
+
+    def enter(self, phase: Phase, message: str) -> None:
+        """Say that `phase` begins, on the record and to the person."""
+        self.record.update(phase=phase.value)
+        self.tell(phase, message)
+
+    def tell(self, phase: Phase, message: str) -> None:
+        """Say something within a phase; it goes to the log and to the person."""
+        self.record.log(f"{phase}: {message}")
+        self.workspace.report(Event(self.tenant.slug, phase, message))
+
+    def update(self, **changes: Any) -> None:
+        """Change fields of the run's state file."""
+        self.record.update(**changes)
+
+
+def run_job(workspace: Workspace, tenant: Tenant, name: str, work: Callable[[Job], Outcome]) -> Outcome:
+    """Run `work` under the tenant's lock and record; never raises, one tenant never stops another.
+
+    A busy tenant writes no record. An error that is not ours is a defect: its traceback goes to the
+    run's log only.
+    """
+    run = new_run_id(workspace.clock)
+    try:
+        with workspace.locks.hold(tenant.subject, job=name, run=run) as lock:
+            record = workspace.runs.start(tenant.subject, job=name, run=run, process=os.getpid())
+            outcome = _work(Job(workspace, tenant, lock, record), work)
+            workspace.report(Event(tenant.slug, Phase.DONE, outcome.error or outcome.result.value))
+            return outcome
+    except TenantryError as error:
+        workspace.report(Event(tenant.slug, Phase.DONE, str(error)))
+        return failed(tenant.slug, error)
+
+
+def _work(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
+    try:
+        outcome = replace(work(job), run=job.run_id)
+    except TenantryError as error:
+        outcome = failed(job.tenant.slug, error, job.run_id)
+    except Exception as error:
+        outcome = _defect(job, error)
+    return _finish(job, outcome)
+
+
+def _finish(job: Job, outcome: Outcome) -> Outcome:
+    """Close the record; a record that cannot be closed is the run's error, whatever it achieved."""
+    try:
+        if outcome.error:
+            job.record.log(outcome.error.replace("\n", " | "))
+        job.record.finish(outcome.result, outcome.error)
+    except RecordFailed as error:
+        return failed(job.tenant.slug, error, job.run_id)
+    return outcome
+
+
+def _defect(job: Job, error: Exception) -> Outcome:
+    message = f"internal error: {type(error).__name__}; the tenant's marker was not changed"
+    try:
+        for line in traceback.format_exc().splitlines():
+            job.record.log(line)
+    except RecordFailed:
+        message += "; the log could not be written either"
+    return failed(
+        job.tenant.slug,
+        TenantryError(message, where=job.tenant.slug, hint=f"report it with the log {job.record.log_file}"),
+        job.run_id,
+    )

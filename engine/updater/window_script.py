@@ -1,0 +1,113 @@
+"""Runs on the tenant: the restart window, in one go so that a lost connection cannot leave it half open.
+
+Reads ``PARAMETERS``: unit, database, silence_seconds, empty_is_quiet, switches {link: directory},
+snapshot {source, directory, keep} or null. Leaves ``RESULT``: {"outcome": "restarted", "old_pid",
+"started_at"}, {"outcome": "busy"} where a message came after the gate, or {"outcome": "refused", "problem"}.
+"""
+
+import os
+import pathlib
+import shutil
+import sqlite3
+import subprocess
+import time
+
+
+def show(unit, name):
+    command = ["systemctl", "show", "--value", "-p", name, unit]
+    return subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
+    ).stdout.strip()
+
+
+def systemctl(*arguments):
+    command = ["systemctl", *arguments]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else f"systemctl {' '.join(arguments)}: {done.stderr.strip()}"
+
+
+def is_silent(database, silence_seconds, empty_is_quiet):
+    uri = pathlib.Path(database).as_uri() + "?mode=ro"
+    connection = sqlite3.connect(uri, uri=True, timeout=5)
+    try:
+        newest = connection.execute("SELECT MAX(timestamp) FROM messages").fetchone()[0]
+    finally:
+        connection.close()
+    if newest is None:
+        return empty_is_quiet
+    return time.time() - newest >= silence_seconds
+
+
+def size_of(directory):
+    total = 0
+    for root, _, names in os.walk(directory):
+        total += sum(os.lstat(os.path.join(root, name)).st_size for name in names)
+    return total
+
+
+def room_problem(snapshot):
+    """Why the snapshot cannot be taken, found before the gateway is stopped."""
+    needed = size_of(snapshot["source"])
+    parent = os.path.dirname(snapshot["directory"])
+    os.makedirs(parent, mode=0o700, exist_ok=True)
+    free = shutil.disk_usage(parent).free
+    if free < needed * 1.1 + 16 * 1024 * 1024:
+        return f"no room for a snapshot of {snapshot['source']}: {needed} bytes needed, {free} bytes free"
+    return ""
+
+
+def take(snapshot):
+    partial = snapshot["directory"] + ".partial"
+    shutil.rmtree(partial, ignore_errors=True)
+    subprocess.run(["cp", "-a", "--", snapshot["source"], partial], stdin=subprocess.DEVNULL, check=True)
+    os.rename(partial, snapshot["directory"])
+    parent = os.path.dirname(snapshot["directory"])
+    for old in sorted(os.listdir(parent))[: -snapshot["keep"]]:
+        shutil.rmtree(os.path.join(parent, old))
+
+
+def switch(link, directory):
+    temporary = link + ".partial"
+    if os.path.lexists(temporary):
+        os.unlink(temporary)
+    os.symlink(directory, temporary)
+    os.rename(temporary, link)
+    descriptor = os.open(os.path.dirname(link), os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+
+
+def window(unit, switches, snapshot):
+    old_pid = int(show(unit, "MainPID"))
+    problems = [systemctl("stop", unit)]
+    try:
+        if not problems[0]:
+            if snapshot:
+                take(snapshot)
+            for link, directory in switches.items():
+                switch(link, directory)
+    except (OSError, subprocess.CalledProcessError) as error:
+        problems.append(str(error))
+    # Whatever happened, the owner gets a running gateway back.
+    started_at = time.time()
+    problems += [systemctl("daemon-reload"), systemctl("reset-failed", unit), systemctl("start", unit)]
+    found = "; ".join(problem for problem in problems if problem)
+    if found:
+        return {"outcome": "refused", "problem": found}
+    return {"outcome": "restarted", "old_pid": old_pid, "started_at": started_at}
+
+
+def run(parameters):
+    unit, snapshot = parameters["unit"], parameters["snapshot"]
+    active = show(unit, "ActiveState")
+    if active not in ("inactive", "failed") and not is_silent(
+        parameters["database"], parameters["silence_seconds"], parameters["empty_is_quiet"]
+    ):
+        return {"outcome": "busy"}
+    problem = room_problem(snapshot) if snapshot else ""
+    if problem:
+        return {"outcome": "refused", "problem": problem}
+    return window(unit, parameters["switches"], snapshot)
+
+
+RESULT = run(PARAMETERS)  # noqa: F821

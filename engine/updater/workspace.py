@@ -1,0 +1,75 @@
+"""Everything a run of this fleet needs, read and checked before any connection is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from engine.clock import Clock, SystemClock
+from engine.errors import InvalidInput
+from engine.locks import LockDirectory
+from engine.records import RunStore
+from engine.registry.load import load_fleet
+from engine.registry.model import Fleet
+from engine.releases.digests import release_digests
+from engine.releases.lint import lint
+from engine.releases.manifest import load_manifest
+from engine.releases.model import Manifest, StepInfo
+from engine.render.rendered_set import Renderer
+from engine.steps.catalog import Catalog, load_catalog
+from engine.updater.events import Reporter, silent
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """A checked fleet with its state directory, clock and reporter."""
+
+    fleet: Fleet
+    manifest: Manifest
+    catalog: Catalog
+    state_directory: Path
+    clock: Clock
+    report: Reporter
+
+    @cached_property
+    def locks(self) -> LockDirectory:
+        return LockDirectory(self.state_directory / "locks", self.clock)
+
+    @cached_property
+    def runs(self) -> RunStore:
+        return RunStore(self.state_directory / "records", self.clock)
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        return Renderer(self.fleet)
+
+    @cached_property
+    def step_infos(self) -> Mapping[str, StepInfo]:
+        return self.catalog.infos
+
+    @cached_property
+    def digests(self) -> Mapping[str, str]:
+        """The digest of every release of the manifest by its version text."""
+        return release_digests(self.manifest, self.step_infos)
+
+
+def open_workspace(
+    root: Path, state_directory: Path | None = None, *, clock: Clock | None = None, report: Reporter = silent
+) -> Workspace:
+    """Read and check the fleet at `root`; raises :class:`InvalidInput` and touches nothing if it is wrong."""
+    fleet = load_fleet(root)
+    manifest = load_manifest(root / "releases.yaml")
+    catalog = load_catalog(root)
+    findings = lint(manifest, catalog.infos, limit=fleet.settings.notify.limit_characters)
+    if findings:
+        raise InvalidInput(
+            "the manifest has errors:\n"
+            + "\n".join(f"  {finding.where}: {finding.message}" for finding in findings),
+            where=str(root / "releases.yaml"),
+            hint="correct them; `tenantry release lint` shows them again",
+        )
+    return Workspace(
+        fleet, manifest, catalog, state_directory or root / "var", clock or SystemClock(), report
+    )
