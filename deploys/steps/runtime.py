@@ -1,0 +1,38 @@
+"""Moves the agent runtime to a version, beside the one that runs."""
+
+from collections.abc import Iterator
+
+from pyinfra.api import StringCommand
+
+from engine.steps import Answer, StepContext, upgrade
+from engine.steps.wheelhouse import virtual_environment
+
+
+def numbers(version: str) -> tuple[int, ...]:
+    """A version as numbers, so that 0.19.10 is above 0.19.9."""
+    return tuple(int(part) for part in version.split("."))
+
+
+def at_or_above(context: StepContext) -> Answer:
+    """Whether the installed runtime reports the wanted version or a later one."""
+    installed = context.status.runtime_version
+    if installed is None:
+        return Answer.UNKNOWN
+    return Answer.of(numbers(installed) >= numbers(context.arguments["version"]))
+
+
+@upgrade(link="/opt/runtime/current", directory="/opt/runtime/{version}", precondition=at_or_above)
+def runtime(context: StepContext, *, version: str) -> Iterator[StringCommand]:
+    wheelhouse = context.fleet_root / "deploys" / "wheelhouse"
+    directory = f"/opt/runtime/{version}"
+    yield from virtual_environment(
+        context,
+        directory,
+        requirements=wheelhouse / f"runtime-{version}.txt",
+        installer=wheelhouse / "installer.txt",
+    )
+    check = "import importlib.metadata, sys; sys.exit(importlib.metadata.version('hermes-agent') != sys.argv[1])"
+    yield StringCommand(f"{directory}/bin/python", "-B", "-c", f'"{check}"', version)
+
+
+runtime.deploy()

@@ -1,0 +1,66 @@
+"""Phase B of provisioning: secrets, rendered files, memory, skills, proxy and the gateway's unit."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+
+from pyinfra.operations import systemd
+
+from engine.errors import InvalidInput
+from engine.steps import StepContext
+
+GATEWAY_UNIT = "tenant-gateway.service"
+SECRETS_FILE = "/etc/tenant/gateway.env"
+GATEWAY_SECRETS = ("api_server_key", "model_api_key")
+
+
+def tenancy(context: StepContext, secrets: Mapping[str, bytes]) -> None:
+    """Make a prepared host this tenant's own; running it again changes nothing that is right."""
+    write_secrets(context, secrets)
+    context.render()
+    seed(context)
+    systemd.service(name="Proxy", service="caddy.service", running=True, enabled=True, reloaded=True)
+    systemd.service(name="Gateway", service=GATEWAY_UNIT, running=True, enabled=True, daemon_reload=True)
+
+
+def write_secrets(context: StepContext, secrets: Mapping[str, bytes]) -> None:
+    """Write the gateway's secrets to its root-only environment file, over standard input."""
+    missing = [name for name in GATEWAY_SECRETS if name not in secrets]
+    if missing:
+        raise InvalidInput(
+            f"secrets are missing: {', '.join(missing)}",
+            where=f"inventory/tenants.yaml: {context.tenant.slug}",
+            hint="give each of them a reference under `secrets`",
+        )
+    lines = [environment_line(name.upper(), secrets[name]) for name in GATEWAY_SECRETS]
+    context.session.write_file(SECRETS_FILE, b"".join(lines), owner="root", group="root", mode="0600")
+
+
+def environment_line(name: str, value: bytes) -> bytes:
+    """One line of a systemd environment file that gives the service exactly `value`."""
+    try:
+        text = value.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidInput(f"secret {name} is not UTF-8 text", hint="encode it, for example as base64") from error
+    if "\0" in text:
+        raise InvalidInput(f"secret {name} holds a NUL byte", hint="an environment variable cannot hold one")
+    quoted = "".join(f"\\{character}" if character in '\\"`$' else character for character in text)
+    return f'{name}="{quoted}"\n'.encode()
+
+
+def seed(context: StepContext) -> None:
+    """Give the runtime its first memory and its skills.
+
+    The tenant's parameters are the environment of this one command and of nothing else.
+    """
+    bundle = context.ship(context.fleet_root / "deploys" / "bundles" / "tenancy")
+    parameters = {
+        "OWNER_NAME": context.tenant.owner_name,
+        "BUSINESS": context.tenant.business,
+        "TRADE": context.tenant.trade,
+        "PAGE_HOST": context.tenant.page_host,
+        "FORWARDING_ADDRESS": context.tenant.forwarding_address,
+    }
+    assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in parameters.items())
+    context.session.check(f"env {assignments} sh {shlex.quote(bundle)}/install.sh")
