@@ -1,0 +1,172 @@
+"""One lab host: its disk, its wire and its processes, brought up and down in order."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from engine.errors import CommandFailed, Refused
+from engine.provision.providers.lab.commands import Commands
+from engine.provision.providers.lab.control_group import ControlGroup
+from engine.provision.providers.lab.disk import Disk
+from engine.provision.providers.lab.identity import make_key, public_half
+from engine.provision.providers.lab.model_stub import STUB_GROUP
+from engine.provision.providers.lab.network import NAMESPACES, LabNames, LabNetwork
+from engine.provision.providers.lab.processes import identify
+from engine.provision.providers.lab.seed import meta_data
+from engine.provision.providers.lab.state import HostRecord, LabState
+
+POWER_OFF_SECONDS = 30.0
+HOST_KEY = Path("etc/ssh/ssh_host_ed25519_key")
+SEED = Path("var/lib/cloud/seed/nocloud")
+FIRST_BOOT_RESULT = Path("run/cloud-init/result.json")
+LOGINS_REFUSED = Path("run/nologin")
+
+
+@dataclass(frozen=True)
+class HostParts:
+    """What a host is made with: the lab's names, files and network, and the commands' locks."""
+
+    names: LabNames
+    state: LabState
+    network: LabNetwork
+    commands: Commands
+
+
+class HostMachine:
+    """Drives the kernel's objects of one host; every method may be repeated."""
+
+    def __init__(self, record: HostRecord, parts: HostParts) -> None:
+        self.record = record
+        self._parts = parts
+        slug = record.slug
+        self.group = ControlGroup.of_machine(parts.names.group, slug)
+        self.disk = Disk(parts.state.root(slug), parts.state.disk(slug), record.disk_limit_bytes)
+
+    @property
+    def running(self) -> bool:
+        process = self.record.process
+        return process is not None and process.alive
+
+    def prepare(self, image: Path, user_data: str, instance_id: str) -> str:
+        """Make an empty disk with a new identity and first-boot instructions; returns the host key."""
+        self.release()
+        self.disk.create(image)
+        self.disk.mount(self._parts.commands)
+        private = self.disk.root / HOST_KEY
+        make_key(private, self.record.slug, self._parts.commands)
+        seed = self.disk.root / SEED
+        seed.mkdir(parents=True, exist_ok=True)
+        for name, text in {
+            "meta-data": meta_data(self.record.slug, instance_id),
+            "user-data": user_data,
+        }.items():
+            (seed / name).write_text(text, encoding="utf-8")
+            (seed / name).chmod(0o600)
+        return " ".join(public_half(private).split()[:2])
+
+    def boot(self) -> HostRecord:
+        """Start the host on its disk; returns the record with the process that supervises it."""
+        self.group.kill()
+        if not os.path.ismount(self.disk.root):
+            self.disk.mount(self._parts.commands)
+        self._parts.network.connect(self.record.slug, self.record.index, self.record.address)
+        self.group.create()
+        log = self._parts.state.console_log(self.record.slug)
+        pid = self._parts.commands.launch(self._supervisor(), log=log, join=self.group.entrances)
+        process = identify(pid)
+        if process is None:
+            raise CommandFailed("the host ended at once", where=str(log), hint="its end says why")
+        self.record = self.record.with_process(process)
+        return self.record
+
+    def power_off(self) -> None:
+        """Ask the host to shut down in order; `release` ends what does not."""
+        if self.running and self.record.process is not None:
+            self.record.process.signal(signal.SIGTERM)
+
+    def release(self, *, patience_seconds: float = 0) -> None:
+        """End what still runs, and remove mounts, wire and group; the disk's content stays."""
+        if patience_seconds:
+            self.group.wait_empty(patience_seconds)
+        self.group.kill()
+        self.disk.unmount()
+        self._parts.network.disconnect(self.record.slug, self.record.index)
+        self.group.remove()
+
+    def init_pid(self) -> int:
+        """Return the host's own process 1 as this machine numbers it; raises `Refused` if it is off."""
+        for group in ("payload/init.scope", "payload"):
+            try:
+                members = (self.group.directories[0] / group / "cgroup.procs").read_text().split()
+            except FileNotFoundError:
+                continue
+            if members:
+                return min(int(member) for member in members)
+        raise Refused("the host is not running", where=self.record.slug, hint="tenantry lab up")
+
+    def ready(self) -> bool:
+        """Whether first boot is over, logins are allowed and SSH answers.
+
+        Raises `CommandFailed` if cloud-init reported errors or the host is gone.
+        """
+        if not self.running:
+            log = self._parts.state.console_log(self.record.slug)
+            raise CommandFailed(f"{self.record.slug} is off", where=str(log), hint="its end says why")
+        try:
+            inside = Path(f"/proc/{self.init_pid()}/root")
+            result = json.loads((inside / FIRST_BOOT_RESULT).read_text())
+            refused = (inside / LOGINS_REFUSED).exists()
+        except (OSError, ValueError, Refused):
+            return False
+        self._check_first_boot(result)
+        return not refused and answers_ssh(self.record.address, self.record.port)
+
+    def _check_first_boot(self, result: Mapping[str, Mapping[str, object]]) -> None:
+        errors = result["v1"]["errors"]
+        if errors:
+            raise CommandFailed(f"cloud-init failed: {errors}", where=self.record.slug)
+
+    def _supervisor(self) -> tuple[str, ...]:
+        names, slug = self._parts.names, self.record.slug
+        return (
+            "systemd-nspawn",
+            f"--directory={self.disk.root}",
+            f"--machine={names.namespace(slug)}",
+            f"--hostname={slug}",
+            f"--network-namespace-path=/run/netns/{names.namespace(slug)}",
+            "--boot",
+            "--settings=no",
+            # Neither machined nor a systemd on this machine is needed.
+            "--register=no",
+            "--keep-unit",
+            "--resolv-conf=off",
+            "--link-journal=no",
+            "--console=read-only",
+        )
+
+
+def present_slugs(names: LabNames) -> set[str]:
+    """Return the names of all hosts of which this machine's kernel has anything."""
+    prefix = names.namespace("")
+    namespaces = {path.name.removeprefix(prefix) for path in NAMESPACES.glob(f"{prefix}*")}
+    groups = {
+        path.name
+        for directory in ControlGroup.of_machine(names.group).directories
+        for path in directory.glob("*/")
+    }
+    return namespaces | groups - {STUB_GROUP}
+
+
+def answers_ssh(address: str, port: int, timeout_seconds: float = 1.0) -> bool:
+    """Whether an SSH server introduces itself at the address."""
+    try:
+        with socket.create_connection((address, port), timeout_seconds) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False

@@ -1,0 +1,44 @@
+"""The lab as a provider of tenants' servers."""
+
+from __future__ import annotations
+
+from engine.errors import Refused
+from engine.provision.providers.base import Server
+from engine.provision.providers.lab.lab import Lab
+from engine.provision.providers.lab.model import HostSpec, LabHost
+from engine.registry.model import Tenant
+
+
+class LabProvider:
+    """Implements `Provider`; a tenant's server is the lab host of the same name."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._lab = lab
+
+    def find(self, tenant: Tenant) -> Server | None:
+        host = self._lab.find(tenant.slug)
+        return None if host is None else _server(host)
+
+    def create(self, tenant: Tenant, user_data: str) -> Server:
+        if self._lab.find(tenant.slug) is not None:
+            raise Refused("the lab has this host already", where=tenant.slug)
+        (host,) = self._lab.up([_spec(tenant, user_data)])
+        return _server(host)
+
+    def rebuild(self, tenant: Tenant, user_data: str) -> Server:
+        return _server(self._lab.rebuild(_spec(tenant, user_data)))
+
+    def destroy(self, tenant: Tenant) -> None:
+        if self._lab.find(tenant.slug) is not None:
+            self._lab.destroy([tenant.slug])
+
+    def wait(self, tenant: Tenant, timeout_seconds: float) -> None:
+        self._lab.wait_ready([tenant.slug], timeout_seconds)
+
+
+def _spec(tenant: Tenant, user_data: str) -> HostSpec:
+    return HostSpec(tenant.slug, user_data, tenant.ssh_user)
+
+
+def _server(host: LabHost) -> Server:
+    return Server(host.slug, host.address, host.port, host.host_key, host.running)

@@ -1,0 +1,162 @@
+"""What a lab writes down about itself; other parts read the same files."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict, dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+from engine.errors import RecordFailed
+from engine.provision.providers.lab.processes import Process
+
+SSH_PORT = 22
+
+
+class Phase(StrEnum):
+    """How far the host has come; written before the work that the phase is about."""
+
+    PREPARING = "preparing"
+    PREPARED = "prepared"
+    STARTED = "started"
+
+
+@dataclass(frozen=True)
+class HostRecord:
+    """One host, in ``lab/hosts/<slug>.json``.
+
+    The address and `host_key` (``ssh-ed25519 AAAA…``) are valid before the host is up. In phase
+    PREPARING its disk is incomplete and worth nothing. `pid` and `started` name its supervisor
+    process. `disk_limit_bytes` is None for a disk that is as large as the machine's.
+    """
+
+    slug: str
+    index: int
+    address: str
+    port: int
+    ssh_user: str
+    host_key: str
+    phase: Phase
+    disk_limit_bytes: int | None = None
+    pid: int | None = None
+    started: int | None = None
+
+    @property
+    def process(self) -> Process | None:
+        if self.pid is None or self.started is None:
+            return None
+        return Process(self.pid, self.started)
+
+    def with_process(self, process: Process) -> HostRecord:
+        return replace(self, phase=Phase.STARTED, pid=process.pid, started=process.started)
+
+    def stopped(self) -> HostRecord:
+        phase = Phase.PREPARING if self.phase is Phase.PREPARING else Phase.PREPARED
+        return replace(self, phase=phase, pid=None, started=None)
+
+
+@dataclass(frozen=True)
+class LabRecord:
+    """The lab itself, in ``lab/lab.json``: where its hosts reach this machine."""
+
+    id: str
+    bridge: str
+    subnet: str
+    gateway: str
+
+
+@dataclass(frozen=True)
+class ServiceRecord:
+    """A process of the lab on the operator's machine, in ``lab/<name>.json``."""
+
+    pid: int
+    started: int
+    address: str
+    port: int
+    command: tuple[str, ...]
+
+
+class LabState:
+    """The files of one lab, under ``STATE_DIR/lab``."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self.directory = state_dir.resolve() / "lab"
+        self.lock_file = self.directory / "lock"
+        self.hosts = self.directory / "hosts"
+        self.lab_file = self.directory / "lab.json"
+        self.stub_file = self.directory / "model-stub.json"
+        self.stub_log = self.directory / "logs" / "model-stub.log"
+
+    def root(self, slug: str) -> Path:
+        """Where the host's tree is mounted while it runs."""
+        return self.directory / "roots" / slug
+
+    def disk(self, slug: str) -> Path:
+        return self.directory / "disks" / slug
+
+    def console_log(self, slug: str) -> Path:
+        return self.directory / "logs" / f"{slug}.log"
+
+    def host_file(self, slug: str) -> Path:
+        return self.hosts / f"{slug}.json"
+
+    def read_host(self, slug: str) -> HostRecord | None:
+        content = _read(self.host_file(slug))
+        return None if content is None else HostRecord(**{**content, "phase": Phase(content["phase"])})
+
+    def read_hosts(self) -> tuple[HostRecord, ...]:
+        """Return all hosts, by name."""
+        slugs = sorted(path.stem for path in self.hosts.glob("*.json") if not path.name.startswith("."))
+        return tuple(record for slug in slugs if (record := self.read_host(slug)) is not None)
+
+    def write_host(self, record: HostRecord) -> None:
+        write_json(self.host_file(record.slug), asdict(record))
+
+    def forget_host(self, slug: str) -> None:
+        self.host_file(slug).unlink(missing_ok=True)
+
+    def read_lab(self) -> LabRecord | None:
+        content = _read(self.lab_file)
+        return None if content is None else LabRecord(**content)
+
+    def write_lab(self, record: LabRecord) -> None:
+        write_json(self.lab_file, asdict(record))
+
+    def read_stub(self) -> ServiceRecord | None:
+        content = _read(self.stub_file)
+        return None if content is None else ServiceRecord(**{**content, "command": tuple(content["command"])})
+
+    def write_stub(self, record: ServiceRecord) -> None:
+        write_json(self.stub_file, asdict(record))
+
+
+def write_json(path: Path, content: object) -> None:
+    """Replace a JSON file atomically and durably; raises `RecordFailed`, the old one then intact."""
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("w", encoding="utf-8") as file:
+            json.dump(content, file, indent=2)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(partial, path)
+        _fsync_directory(path.parent)
+    except OSError as failure:
+        raise RecordFailed(str(failure), where=str(path)) from failure
+
+
+def _fsync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    try:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
