@@ -1,0 +1,1 @@
+"""From a clean image to a provisioned tenant at the head."""

@@ -163,10 +163,13 @@ class LabSettings:
 
 @dataclass(frozen=True)
 class Settings:
-    """`inventory/fleet.yaml`: every number and name that an operator may tune."""
+    """`inventory/fleet.yaml`: every number and name that an operator may tune.
+
+    `identity_file` is the operator's SSH key; a relative path starts at the state directory.
+    """
 
     brand: str
-    identity_file: str = "var/ssh/id_ed25519"
+    identity_file: str = "ssh/id_ed25519"
     batch_size: int = 250
     parallel: int = 20
     gateway: Gateway | None = None

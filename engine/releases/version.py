@@ -52,3 +52,7 @@ class Version:
 
     def __str__(self) -> str:
         return self.text
+
+
+ZERO = Version("version zero", (0,))
+"""What a provisioned tenant without a marker is at; below every release."""

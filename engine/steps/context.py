@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,12 +15,17 @@ if TYPE_CHECKING:
     from pyinfra.api.facts import FactBase
 
 
+def _nothing_to_render() -> None:
+    """Release steps do not render: the rendered set has a phase of its own after them."""
+
+
 @dataclass
 class StepContext:
     """One step's view of its tenant.
 
     `status` is read fresh before the step; `staging` is the path of the shipped bundle on the host
     and is set only while an install step runs; `state_directory` is the operator's, for downloads.
+    `render` writes the rendered set at version zero while phase B runs.
     """
 
     tenant: Tenant
@@ -31,6 +36,7 @@ class StepContext:
     state_directory: Path
     arguments: Mapping[str, Any] = field(default_factory=dict)
     staging: str = ""
+    render: Callable[[], None] = _nothing_to_render
 
     def fact(self, fact: type[FactBase], **arguments: Any) -> Any:
         """Ask the host; facts are never cached."""

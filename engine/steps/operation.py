@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,18 +27,28 @@ def apply_step(step: Step, context: StepContext) -> None:
     """Run `step` once on the tenant of `context`; raises :class:`StepFailed` with the last error lines.
 
     What the step will owe is on the tenant before its first command. A lost connection passes through
-    as what it is. What was shipped is removed whatever happens.
+    as what it is.
+    """
+    with operation_errors(context, f"step {step.name}"):
+        _run_step(step, context, name=f"step {step.name}")
+
+
+@contextmanager
+def operation_errors(context: StepContext, what: str) -> Iterator[None]:
+    """Turn a failed pyinfra operation of the body into :class:`StepFailed` with its last lines.
+
+    What the body shipped to the host is removed whatever happens.
     """
     host = context.session.host
     try:
-        _run_step(step, context, name=f"step {step.name}")
+        yield
     except NestedOperationError as error:
         output = host.state.get_op_data_for_host(host, error.args[0]).operation_meta
         lines = (output.stderr_lines or output.stdout_lines)[-_STDERR_LINES:]
         raise StepFailed(
-            f"step {step.name} failed: {' | '.join(line.strip() for line in lines) or 'no output'}",
+            f"{what} failed: {' | '.join(line.strip() for line in lines) or 'no output'}",
             where=context.tenant.slug,
-            hint="correct the cause and converge again: every step may run twice",
+            hint="correct the cause and run it again: every step may run twice",
         ) from error
     finally:
         context.unship()

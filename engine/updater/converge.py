@@ -39,7 +39,7 @@ class Converge:
     session: Session
     options: Options
     sender: Sender
-    _claimed: bool = False
+    claimed: bool = False
     _completed: list[str] = field(default_factory=list)
     _files: list[str] = field(default_factory=list)
     _messages: list[str] = field(default_factory=list)
@@ -110,9 +110,9 @@ class Converge:
     # Apply
 
     def _claim(self) -> None:
-        if not self._claimed:
+        if not self.claimed:
             self.session.claim(self.job.run_id)
-            self._claimed = True
+            self.claimed = True
 
     def _apply(self, assessment: Assessment) -> None:
         status = self.session.probe() if assessment.plan.steps else assessment.status

@@ -23,7 +23,7 @@ Answer = TypeVar("Answer")
 def converge_many(
     workspace: Workspace,
     tenants: Sequence[Tenant],
-    options: Options = Options(),
+    options: Options,
     *,
     parallel: int | None = None,
     sender: Sender = send,

@@ -62,7 +62,7 @@ def wait_for_silence(
                 return poll
             case Quietness.UNKNOWN:
                 raise UnknownState(
-                    f"it cannot be told whether the gateway is in conversation: its history is {status.gateway.history}",
+                    f"whether the gateway is in conversation is unknown: history {status.gateway.history}",
                     where=where,
                     hint=f"look at {gateway.database} on the host",
                 )

@@ -1,0 +1,103 @@
+"""Records are whole at every moment and survive what a disk does."""
+
+import json
+import os
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from engine.clock import SystemClock
+from engine.errors import RecordFailed
+from engine.records import RunResult, RunStore, replace_file
+from engine.subject import Subject
+
+MAPLE = Subject("tenant", "maple")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> RunStore:
+    return RunStore(tmp_path / "records", SystemClock())
+
+
+def test_a_reader_in_a_loop_never_sees_a_part(store):
+    record = store.start(MAPLE, job="converge", run="r1", process=1)
+    path = record.log_file.parent / "state.json"
+    stop = threading.Event()
+    seen: list[int] = []
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.append(len(json.loads(path.read_text())["completed_steps"]))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    for count in range(300):
+        record.update(completed_steps=tuple("step" * 50 for _ in range(count % 40)))
+    stop.set()
+    reader.join()
+    assert len(set(seen)) > 1
+
+
+def test_a_finished_run_has_one_history_line_with_its_log(store, tmp_path):
+    record = store.start(MAPLE, job="converge", run="r1", process=7)
+    record.update(from_version="2026.10.1", to_version="2026.10.2", releases=("2026.10.2",))
+    record.log("apply: \x1b[2Jhello\nthere")
+    record.finish(RunResult.UPDATED)
+    (line,) = store.history(MAPLE)
+    assert (line["result"], line["from_version"], line["releases"]) == ("updated", "2026.10.1", ["2026.10.2"])
+    log = tmp_path / "records/tenant/maple" / line["log"]
+    assert "\x1b" not in log.read_text() and len(log.read_text().splitlines()) == 1
+
+
+def test_the_latest_run_is_the_newest_one(store):
+    for run in ("20261001T000000Z-aa", "20261002T000000Z-aa"):
+        store.start(MAPLE, job="converge", run=run, process=7).finish(RunResult.UNCHANGED)
+    latest = store.latest(MAPLE)
+    assert latest is not None and latest["run"] == "20261002T000000Z-aa"
+    assert store.latest(Subject("tenant", "harbor")) is None
+
+
+def test_mode_owner_and_link_are_kept(tmp_path):
+    real = tmp_path / "elsewhere" / "state.json"
+    real.parent.mkdir()
+    real.write_text("old")
+    real.chmod(0o640)
+    os.chown(real, 65534, 65534)
+    link = tmp_path / "state.json"
+    link.symlink_to(real)
+    replace_file(link, b"new")
+    assert link.is_symlink() and real.read_text() == "new"
+    assert (real.stat().st_mode & 0o777, real.stat().st_uid) == (0o640, 65534)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path):
+    """A file system of one MiB."""
+    directory = tmp_path / "small"
+    directory.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(directory)], check=True)
+    yield directory
+    subprocess.run(["umount", str(directory)], check=True)
+
+
+def test_a_full_disk_leaves_the_old_file_and_no_partial_one(small_disk):
+    path = small_disk / "state.json"
+    replace_file(path, b"old")
+    with pytest.raises(RecordFailed) as caught:
+        replace_file(path, b"x" * 2_000_000)
+    assert "No space left" in caught.value.message
+    assert path.read_bytes() == b"old"
+    assert os.listdir(small_disk) == ["state.json"]
+
+
+def test_a_full_disk_adds_no_half_line_to_the_history(small_disk):
+    store = RunStore(small_disk / "records", SystemClock())
+    record = store.start(MAPLE, job="converge", run="r1", process=1)
+    record.log("first")
+    free = os.statvfs(small_disk)
+    (small_disk / "ballast").write_bytes(b"x" * (free.f_bavail * free.f_frsize))
+    with pytest.raises(RecordFailed):
+        record.log("y" * 100_000)
+    assert record.log_file.read_text().endswith("first\n")
