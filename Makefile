@@ -1,0 +1,93 @@
+# Every command a person needs; `make help` lists them. All of them may be interrupted and run again.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.ONESHELL:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+BIN := .venv/bin
+DEBIAN_PACKAGES := git iproute2 mmdebstrap openssh-client python3-venv systemd-container
+
+.PHONY: help
+help: ## List every target
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+
+.PHONY: packages
+packages: ## Install the Debian packages that the lab and the virtual environment need (as root)
+	@missing=()
+	for package in $(DEBIAN_PACKAGES); do
+	    dpkg-query --show --showformat='$${db:Status-Abbrev}' "$$package" 2>/dev/null | grep -q '^ii' || missing+=("$$package")
+	done
+	if [ $${#missing[@]} -eq 0 ]; then exit 0; fi
+	if [ "$$(id --user)" -ne 0 ]; then
+	    echo "packages: missing: $${missing[*]}; as root, run:" >&2
+	    echo "  apt-get update && apt-get install --yes --no-install-recommends $${missing[*]}" >&2
+	    exit 0  # what needs them says so itself; checks and offline commands do not
+	fi
+	echo "packages: installing $${missing[*]}"
+	export DEBIAN_FRONTEND=noninteractive
+	apt-get update --quiet
+	apt-get install --yes --quiet --no-install-recommends "$${missing[@]}"
+
+.PHONY: setup
+setup: packages ## Make the virtual environment .venv from requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+	    echo "setup: Python 3.11 or newer is needed, $(PYTHON) is $$($(PYTHON) --version 2>&1 || true)" >&2
+	    echo "  give another one: make setup PYTHON=/path/to/python3.11" >&2
+	    exit 1
+	}
+	lock="$$(sha256sum < requirements.lock) $(CURDIR)"
+	project="$$(sha256sum < pyproject.toml)"
+	if [ "$$(cat .venv/lock.stamp 2>/dev/null)" != "$$lock" ]; then
+	    echo "setup: making .venv with $$($(PYTHON) --version), $$(grep -c '^[a-z]' requirements.lock) locked packages"
+	    rm -rf .venv
+	    $(PYTHON) -m venv .venv || {
+	        echo "setup: $(PYTHON) cannot make a virtual environment; as root, run: apt-get install --yes python3-venv" >&2
+	        exit 1
+	    }
+	    $(BIN)/pip install --quiet --no-input --disable-pip-version-check --require-hashes --no-deps \
+	        --only-binary=:all: --requirement requirements.lock
+	    echo "$$lock" > .venv/lock.stamp
+	fi
+	if [ "$$(cat .venv/project.stamp 2>/dev/null)" != "$$project" ]; then
+	    echo "setup: installing this checkout into .venv"
+	    $(BIN)/pip install --quiet --no-input --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	    echo "$$project" > .venv/project.stamp
+	fi
+
+.PHONY: converge
+converge: setup ## Bring up and provision this fleet's lab tenants, then converge every tenant to the head
+	@$(BIN)/tenantry lab up --provision
+	$(BIN)/tenantry converge --all
+
+.PHONY: plan
+plan: setup ## CI's dry run: what a converge would change on every tenant, with content differences
+	@$(BIN)/tenantry plan --all --diff
+
+.PHONY: test
+test: setup ## Run every test, real lab hosts included
+	@echo "test: all tests; the lab's need root"
+	$(BIN)/python -m pytest
+
+.PHONY: check
+check: setup ## Run the linters, the type checker and the check of the import layers
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+.PHONY: bench
+bench: setup ## Run the side-by-side benchmarks on lab hosts
+	@$(BIN)/python -m bench
+
+.PHONY: lab-down
+lab-down: setup ## Switch this fleet's lab off; the hosts' disks stay
+	@$(BIN)/tenantry lab down
+
+.PHONY: clean
+clean: ## Switch the lab off and remove .venv and caches; var/ with keys, records and disks stays
+	@if [ -x $(BIN)/tenantry ] && [ -d var/lab ]; then $(BIN)/tenantry lab down; fi
+	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build ./*.egg-info
+	find . -name __pycache__ -type d -not -path './var/*' -prune -exec rm -rf {} +
