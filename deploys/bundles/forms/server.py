@@ -48,8 +48,11 @@ class Handler(BaseHTTPRequestHandler):
         self.answer(200, {"status": "ok", "submissions": count})
 
     def do_POST(self):
-        form = NAME.match(self.path)
-        fields = self.fields()
+        form, body = NAME.match(self.path), self.body()
+        if body is None:
+            self.answer(413, {"error": "the form is too long"})
+            return
+        fields = fields_of(body)
         if not form or not fields:
             self.answer(400, {"error": "send a form with at least one field to /forms/NAME"})
             return
@@ -60,26 +63,35 @@ class Handler(BaseHTTPRequestHandler):
                 connection.execute("INSERT INTO submissions (form, fields, received_at) VALUES (?, ?, ?)", row)
         finally:
             connection.close()
-        self.answer(201, {"status": "kept"})
+        self.answer(201, {"status": "kept"}, page="Thank you. Your message has arrived.")
 
-    def fields(self):
-        """The fields of the form by name, or None for a body that is too long or no form."""
-        try:
-            length = int(self.headers.get("Content-Length", "0"))
-            if not 0 < length <= LIMIT_BYTES:
-                return None
-            return parse_qs(self.rfile.read(length).decode(), keep_blank_values=True, max_num_fields=100)
-        except ValueError:
-            return None
+    def body(self):
+        """The request's body, or None for one above the limit."""
+        length = self.headers.get("Content-Length", "0")
+        size = int(length) if length.isascii() and length.isdecimal() else 0
+        # Read also where it is refused: a proxy that is cut off while it sends reports an error of its own.
+        body = self.rfile.read(min(size, 16 * LIMIT_BYTES))
+        return body if size <= LIMIT_BYTES else None
 
-    def answer(self, status, body):
-        """Send one JSON object."""
-        payload = json.dumps(body).encode()
+    def answer(self, status, body, page=None):
+        """Send one JSON object, or `page` as a sentence to a browser."""
+        if page and "text/html" in self.headers.get("Accept", ""):
+            payload, kind = f"<!doctype html><title>{page}</title><p>{page}".encode(), "text/html; charset=utf-8"
+        else:
+            payload, kind = json.dumps(body).encode(), "application/json"
         self.send_response(status)
-        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(payload)))
         self.end_headers()
         self.wfile.write(payload)
+
+
+def fields_of(body):
+    """The fields of a form by name, or None for what is no form."""
+    try:
+        return parse_qs(body.decode(), keep_blank_values=True, max_num_fields=100)
+    except ValueError:
+        return None
 
 
 def main():
