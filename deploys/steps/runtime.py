@@ -1,11 +1,15 @@
 """Moves the agent runtime to a version, beside the one that runs."""
 
+import shlex
 from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
 from engine.steps import Answer, StepContext, upgrade
 from engine.steps.wheelhouse import virtual_environment
+
+# Ends with status 1 unless the environment holds the version that was asked for.
+CHECK = "import importlib.metadata as m, sys; sys.exit(m.version('hermes-agent') != sys.argv[1])"
 
 
 def numbers(version: str) -> tuple[int, ...]:
@@ -31,8 +35,7 @@ def runtime(context: StepContext, *, version: str) -> Iterator[StringCommand]:
         requirements=wheelhouse / f"runtime-{version}.txt",
         installer=wheelhouse / "installer.txt",
     )
-    check = "import importlib.metadata, sys; sys.exit(importlib.metadata.version('hermes-agent') != sys.argv[1])"
-    yield StringCommand(f"{directory}/bin/python", "-B", "-c", f'"{check}"', version)
+    yield StringCommand(f"{directory}/bin/python", "-B", "-c", shlex.quote(CHECK), version)
 
 
 runtime.deploy()

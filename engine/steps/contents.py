@@ -21,10 +21,10 @@ class FileDigests(FactBase):  # type: ignore[misc]
     """The sha256 of files on the host by path, None for one that is not there; or UNKNOWN."""
 
     def command(self, paths: Sequence[str]) -> str:
-        return (
-            f"set -e; for path in {' '.join(shlex.quote(path) for path in paths)}; do "
-            'if [ -f "$path" ]; then digest=$(sha256sum < "$path"); echo "${digest%% *} $path"; else echo "absent $path"; fi; done'
-        )
+        names = " ".join(shlex.quote(path) for path in paths)
+        digest = 'digest=$(sha256sum < "$path"); echo "${digest%% *} $path"'
+        body = f'if [ -f "$path" ]; then {digest}; else echo "absent $path"; fi'
+        return f"set -e; for path in {names}; do {body}; done"
 
     @staticmethod
     def default() -> Any:

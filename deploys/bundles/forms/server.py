@@ -60,7 +60,9 @@ class Handler(BaseHTTPRequestHandler):
         try:
             with connection:
                 row = (form[1], json.dumps(fields, ensure_ascii=False), time.time())
-                connection.execute("INSERT INTO submissions (form, fields, received_at) VALUES (?, ?, ?)", row)
+                connection.execute(
+                    "INSERT INTO submissions (form, fields, received_at) VALUES (?, ?, ?)", row
+                )
         finally:
             connection.close()
         self.answer(201, {"status": "kept"}, page="Thank you. Your message has arrived.")
@@ -76,7 +78,8 @@ class Handler(BaseHTTPRequestHandler):
     def answer(self, status, body, page=None):
         """Send one JSON object, or `page` as a sentence to a browser."""
         if page and "text/html" in self.headers.get("Accept", ""):
-            payload, kind = f"<!doctype html><title>{page}</title><p>{page}".encode(), "text/html; charset=utf-8"
+            payload = f"<!doctype html><title>{page}</title><p>{page}".encode()
+            kind = "text/html; charset=utf-8"
         else:
             payload, kind = json.dumps(body).encode(), "application/json"
         self.send_response(status)
