@@ -1,0 +1,122 @@
+"""Many tenants in one process: one pyinfra state for a batch, one greenlet a tenant.
+
+The process must be monkey patched by gevent before anything else is imported, or the tenants take turns.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any, TypeVar
+
+import gevent.pool
+from pyinfra.api import Config, Inventory, State
+from pyinfra.api.state import StateStage
+from pyinfra.context import ContextManager, ctx_host, ctx_state
+
+from engine.hosts.access import DATA_KEY, Access
+from engine.hosts.session import Session, session_of
+from engine.registry.model import Tenant
+
+# pyinfra logs what the engine raises or records itself.
+logging.getLogger("pyinfra").addHandler(logging.NullHandler())
+logging.getLogger("pyinfra").propagate = False
+
+T = TypeVar("T")
+
+
+class SessionPool:
+    """Sessions over one batch of tenants; at most ``settings.batch_size`` keep pyinfra's setup quick.
+
+    A failing tenant never ends the others. Used as a context manager, once at a time in a process.
+    """
+
+    def __init__(self, access: Access, tenants: Iterable[Tenant]) -> None:
+        self._access = access
+        self._tenants = tuple(tenants)
+        self._workers: gevent.pool.Pool | None = None
+
+    def __enter__(self) -> SessionPool:
+        names = [(_name(tenant), self._data(tenant)) for tenant in self._tenants]
+        self._state = _BatchState(Inventory((names, {})), Config(), check_for_changes=False)
+        self._state.current_stage = StateStage.Execute
+        self._state.is_executing = True
+        for host in self._state.inventory:
+            host.connector_data[DATA_KEY] = self._access
+        self._previous = ctx_state.get()
+        ctx_state.set(self._state)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._workers is not None:
+            self._workers.kill()
+        ctx_state.set(self._previous)
+
+    @contextmanager
+    def session(self, tenant: Tenant) -> Iterator[Session]:
+        """Connect to `tenant` for the body, in this greenlet; see :func:`engine.hosts.connection.connect`."""
+        host = self._state.inventory.get_host(_name(tenant))
+        with _restored(ctx_host, host):
+            host.connect(raise_exceptions=True)
+            self._state.activate_host(host)
+            try:
+                yield session_of(host)
+            finally:
+                host.disconnect()
+
+    def run(self, work: Callable[[Tenant], T], *, parallel: int) -> Mapping[str, T | Exception]:
+        """Call `work` for every tenant, `parallel` at a time; what it returned or raised, by slug."""
+        self._workers = gevent.pool.Pool(parallel)
+        results: dict[str, T | Exception] = {}
+
+        def attempt(tenant: Tenant) -> None:
+            try:
+                results[tenant.slug] = work(tenant)
+            except Exception as error:
+                results[tenant.slug] = error
+
+        for tenant in self._tenants:
+            self._workers.spawn(attempt, tenant)
+        self._workers.join()
+        return {tenant.slug: results[tenant.slug] for tenant in self._tenants}
+
+    def _data(self, tenant: Tenant) -> dict[str, str]:
+        return host_data(tenant, self._access)
+
+
+def host_data(tenant: Tenant, access: Access) -> dict[str, str]:
+    """A tenant's host data in pyinfra, as steps and the connector read it."""
+    return {
+        "tenantry_slug": tenant.slug,
+        "tenantry_fleet": str(access.fleet.root),
+        "tenantry_state": str(access.state_dir),
+        "trade": tenant.trade,
+        "role": str(tenant.role),
+    }
+
+
+class _BatchState(State):  # type: ignore[misc]
+    """A state in which a failing host is that host's business alone."""
+
+    def fail_hosts(self, hosts_to_fail: set[Any], activated_count: int | None = None) -> None:
+        self.failed_hosts.update(hosts_to_fail)
+        self.active_hosts -= hosts_to_fail
+
+
+@contextmanager
+def _restored(context: ContextManager, module: Any) -> Iterator[None]:
+    """Like ``context.use``, but the old value comes back after an exception too."""
+    previous = context.get()
+    context.set(module)
+    try:
+        yield
+    finally:
+        context.set(previous)
+
+
+def _name(tenant: Tenant) -> str:
+    return f"@tenant/{tenant.slug}"

@@ -1,0 +1,47 @@
+"""How a command becomes root on the host, and what the host says when it may not."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+from engine.errors import AuthenticationRefused
+from engine.hosts.channel import Output
+
+LOCALE = "C.UTF-8"
+
+_REFUSALS = (
+    (re.compile(r"must have a tty"), "sudo demands a terminal", "remove `Defaults requiretty` for this user"),
+    (
+        re.compile(r"a password is required|authentication is required"),
+        "sudo asks for a password",
+        "give this user a NOPASSWD rule in /etc/sudoers.d",
+    ),
+    (
+        re.compile(r"not (?:in the sudoers file|allowed to)"),
+        "sudo is not allowed",
+        "add this user to /etc/sudoers.d",
+    ),
+    (re.compile(r"sudo: (?:command )?not found"), "sudo is not installed", "install sudo or log in as root"),
+)
+
+
+def as_root(program: str, ssh_user: str) -> str:
+    """The command line that replaces the login shell by `program` (quoted), as root in a known locale."""
+    if ssh_user == "root":
+        return f"LC_ALL={LOCALE} exec {program}"
+    return f"exec sudo -n env LC_ALL={LOCALE} {program}"
+
+
+def shell(command: str) -> str:
+    """The program that interprets `command`; it stays to turn an end by a signal into a status."""
+    return f"sh -c {shlex.quote(shlex.join(['sh', '-c', command]) + '; exit $?')}"
+
+
+def check_privilege(output: Output, ssh_user: str, where: str) -> None:
+    """Raise :class:`AuthenticationRefused` if it was sudo that ended the command, before it began."""
+    if ssh_user == "root" or output.status not in (1, 127) or b"sudo" not in output.stderr:
+        return
+    for pattern, problem, hint in _REFUSALS:
+        if pattern.search(output.error_text):
+            raise AuthenticationRefused(f"{ssh_user} may not become root: {problem}", where=where, hint=hint)
