@@ -64,9 +64,10 @@ class Converge:
         self._enter(Phase.PROBE, "asking the tenant")
         status = self._await_survivor(self.session.probe())
         assessment = assess(self.job.workspace, self.job.tenant, status)
-        if self.options.plan_digest not in (None, assessment.digest()):
+        accepted, digest = self.options.plan_digests, assessment.digest()
+        if accepted is not None and digest not in accepted:
             raise Refused(
-                f"the plan is now {assessment.digest()}, not {self.options.plan_digest}",
+                f"the plan is now {digest}, not {' or '.join(sorted(accepted))}",
                 where=self._slug,
                 hint="look at `tenantry plan` again",
             )

@@ -10,9 +10,12 @@ from engine.records import RunResult
 
 @dataclass(frozen=True)
 class Options:
-    """What a person asked of a converge: a plan digest to hold it to, and a hand-written owner note."""
+    """What a person asked of a converge: plan digests to hold it to, and a hand-written owner note.
 
-    plan_digest: str | None = None
+    A tenant's plan must have one of `plan_digests`; None means any. A digest names its tenant.
+    """
+
+    plan_digests: frozenset[str] | None = None
     note: str | None = None
 
 
