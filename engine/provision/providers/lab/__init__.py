@@ -4,7 +4,7 @@ Every host is a full Debian with systemd as its process 1, its own sshd, address
 systemd-nspawn in a network namespace::
 
     lab = Lab(state_dir, settings.lab, print)
-    lab.up([HostSpec.plain("maple", ensure_identity(state_dir))])
+    lab.up([HostSpec.light("maple", ensure_identity(state_dir))])
     lab.wait_ready(["maple"])
     …
     lab.destroy()

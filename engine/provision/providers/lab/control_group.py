@@ -81,9 +81,13 @@ class ControlGroup:
         return True
 
     def kill(self) -> None:
-        """End every process in the group at once; raises `UnknownState` if one survives."""
+        """End every process in the group at once, without waiting until they are gone."""
         if self.populated:
             (self.directories[0] / "cgroup.kill").write_text("1")
+
+    def clear(self) -> None:
+        """End every process in the group; raises `UnknownState` if one survives."""
+        self.kill()
         if not self.wait_empty(KILL_SECONDS):
             raise UnknownState("processes survive a kill", where=str(self.directories[0]))
 

@@ -6,26 +6,41 @@ import json
 import os
 import signal
 import socket
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import CommandFailed, Refused
+from engine.provision.providers.lab import account, seed
 from engine.provision.providers.lab.commands import Commands
 from engine.provision.providers.lab.control_group import ControlGroup
 from engine.provision.providers.lab.disk import Disk
 from engine.provision.providers.lab.identity import make_key, public_half
+from engine.provision.providers.lab.model import HostSpec
 from engine.provision.providers.lab.model_stub import STUB_GROUP
-from engine.provision.providers.lab.network import NAMESPACES, LabNames, LabNetwork
+from engine.provision.providers.lab.network import NAMESPACES, LabNames, LabNetwork, address_at
 from engine.provision.providers.lab.processes import identify
-from engine.provision.providers.lab.seed import meta_data
 from engine.provision.providers.lab.state import HostRecord, LabState
 
+SUPERVISOR_FILES = Path("/run/systemd/nspawn/propagate")
 POWER_OFF_SECONDS = 30.0
 HOST_KEY = Path("etc/ssh/ssh_host_ed25519_key")
-SEED = Path("var/lib/cloud/seed/nocloud")
 FIRST_BOOT_RESULT = Path("run/cloud-init/result.json")
+# A host that reboots makes nspawn end with 133, for whoever supervises it to start it again. Its lock
+# files would survive a kill; a host's control group already says whether it runs.
+_SUPERVISE = """
+export SYSTEMD_NSPAWN_LOCK=0
+trap 'kill -TERM $host' TERM
+while :; do
+  "$@" & host=$!
+  while kill -0 $host 2> /dev/null; do wait $host; status=$?; done
+  [ $status = 133 ] || exit $status
+done
+"""
 LOGINS_REFUSED = Path("run/nologin")
+# cloud-init makes the second from the first at every boot; a host without it has only the second.
+HOSTS_FILES = (Path("etc/cloud/templates/hosts.debian.tmpl"), Path("etc/hosts"))
+MODEL_NAME = "model.lab"
 
 
 @dataclass(frozen=True)
@@ -53,28 +68,26 @@ class HostMachine:
         process = self.record.process
         return process is not None and process.alive
 
-    def prepare(self, image: Path, user_data: str, instance_id: str) -> str:
-        """Make an empty disk with a new identity and first-boot instructions; returns the host key."""
+    def prepare(self, image: Path, spec: HostSpec, instance_id: str) -> str:
+        """Make an empty disk with a new identity, ready for its first boot; returns the host key."""
         self.release()
         self.disk.create(image)
         self.disk.mount(self._parts.commands)
         private = self.disk.root / HOST_KEY
         make_key(private, self.record.slug, self._parts.commands)
-        seed = self.disk.root / SEED
-        seed.mkdir(parents=True, exist_ok=True)
-        for name, text in {
-            "meta-data": meta_data(self.record.slug, instance_id),
-            "user-data": user_data,
-        }.items():
-            (seed / name).write_text(text, encoding="utf-8")
-            (seed / name).chmod(0o600)
+        if spec.user_data is None:
+            account.settle(self.disk.root, spec.slug, spec.ssh_user, spec.public_key)
+        else:
+            meta_data = seed.meta_data(spec.slug, instance_id)
+            seed.write(self.disk.root, meta_data=meta_data, user_data=spec.user_data)
         return " ".join(public_half(private).split()[:2])
 
     def boot(self) -> HostRecord:
         """Start the host on its disk; returns the record with the process that supervises it."""
-        self.group.kill()
+        self.group.clear()
         if not os.path.ismount(self.disk.root):
             self.disk.mount(self._parts.commands)
+        self._name_model()
         self._parts.network.connect(self.record.slug, self.record.index, self.record.address)
         self.group.create()
         log = self._parts.state.console_log(self.record.slug)
@@ -85,6 +98,15 @@ class HostMachine:
         self.record = self.record.with_process(process)
         return self.record
 
+    def _name_model(self) -> None:
+        """Let the host find the model stub by name, at the address that the lab has this time."""
+        subnet = self._parts.network.subnet()
+        for path in (self.disk.root / name for name in HOSTS_FILES):
+            if subnet is None or not path.exists():
+                continue
+            lines = [line for line in path.read_text().splitlines() if not line.endswith(f" {MODEL_NAME}")]
+            path.write_text("\n".join([*lines, f"{address_at(subnet, 1)} {MODEL_NAME}"]) + "\n")
+
     def power_off(self) -> None:
         """Ask the host to shut down in order; `release` ends what does not."""
         if self.running and self.record.process is not None:
@@ -94,10 +116,12 @@ class HostMachine:
         """End what still runs, and remove mounts, wire and group; the disk's content stays."""
         if patience_seconds:
             self.group.wait_empty(patience_seconds)
-        self.group.kill()
+        self.group.clear()
         self.disk.unmount()
         self._parts.network.disconnect(self.record.slug, self.record.index)
         self.group.remove()
+        with suppress(FileNotFoundError):
+            (SUPERVISOR_FILES / self._parts.names.namespace(self.record.slug)).rmdir()
 
     def init_pid(self) -> int:
         """Return the host's own process 1 as this machine numbers it; raises `Refused` if it is off."""
@@ -120,21 +144,23 @@ class HostMachine:
             raise CommandFailed(f"{self.record.slug} is off", where=str(log), hint="its end says why")
         try:
             inside = Path(f"/proc/{self.init_pid()}/root")
-            result = json.loads((inside / FIRST_BOOT_RESULT).read_text())
-            refused = (inside / LOGINS_REFUSED).exists()
+            settled = self._first_boot_over(inside) and not (inside / LOGINS_REFUSED).exists()
         except (OSError, ValueError, Refused):
             return False
-        self._check_first_boot(result)
-        return not refused and answers_ssh(self.record.address, self.record.port)
+        return settled and answers_ssh(self.record.address, self.record.port)
 
-    def _check_first_boot(self, result: Mapping[str, Mapping[str, object]]) -> None:
-        errors = result["v1"]["errors"]
+    def _first_boot_over(self, inside: Path) -> bool:
+        if (inside / account.CLOUD_INIT_DISABLED).exists():
+            return True
+        errors = json.loads((inside / FIRST_BOOT_RESULT).read_text())["v1"]["errors"]
         if errors:
             raise CommandFailed(f"cloud-init failed: {errors}", where=self.record.slug)
+        return True
 
     def _supervisor(self) -> tuple[str, ...]:
         names, slug = self._parts.names, self.record.slug
         return (
+            *("bash", "-c", _SUPERVISE, f"supervise-{names.namespace(slug)}"),
             "systemd-nspawn",
             f"--directory={self.disk.root}",
             f"--machine={names.namespace(slug)}",

@@ -96,7 +96,7 @@ class Lab:
             subnet = self._open(parts)
             record = self.state.read_host(spec.slug)
             if record is not None:
-                self.state.write_host(replace(record.stopped(), phase=Phase.PREPARING))
+                self.state.write_host(replace(record.stopped(), phase=Phase.PREPARING, host_key=None))
             self._start(spec, image, subnet, parts)
         return self.find_required(spec.slug)
 
@@ -147,7 +147,7 @@ class Lab:
             "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         )
         clean = ("/usr/bin/env", "-i", *environment)
-        return ("nsenter", f"--target={pid}", "--all", "--root", "--wd=/", "--", *clean, *command)
+        return ("nsenter", f"--target={pid}", "--all", "--root", "--wdns=/", "--", *clean, *command)
 
     def cut(self, slug: str) -> None:
         """Take the host off the network as a pulled cable would; its processes go on."""
@@ -202,18 +202,19 @@ class Lab:
             return replace(record.stopped(), address=address_at(subnet, record.index))
         index = free_index(known.index for known in self.state.read_hosts())
         address = address_at(subnet, index)
-        return HostRecord(spec.slug, index, address, SSH_PORT, spec.ssh_user, "", Phase.PREPARING)
+        return HostRecord(spec.slug, index, address, SSH_PORT, spec.ssh_user, None, Phase.PREPARING)
 
     def _prepared(self, spec: HostSpec, record: HostRecord, image: Path, parts: HostParts) -> HostRecord:
         """Give the host an empty disk; until that is whole, its record says that it is not."""
         record = replace(
             record,
             phase=Phase.PREPARING,
+            host_key=None,
             ssh_user=spec.ssh_user,
             disk_limit_bytes=spec.disk_limit_bytes,
         )
         self.state.write_host(record)
-        host_key = HostMachine(record, parts).prepare(image, spec.user_data, f"{spec.slug}-{self._token()}")
+        host_key = HostMachine(record, parts).prepare(image, spec, f"{spec.slug}-{self._token()}")
         record = replace(record, phase=Phase.PREPARED, host_key=host_key)
         self.state.write_host(record)
         return record
@@ -247,7 +248,7 @@ class Lab:
         """Remove what the kernel still has of hosts without a record, say of a deleted state directory."""
         remembered = {record.slug for record in self.state.read_hosts()}
         for slug in sorted(present_slugs(self.names) - remembered):
-            HostMachine(HostRecord(slug, 0, "", SSH_PORT, "", "", Phase.PREPARING), parts).release()
+            HostMachine(HostRecord(slug, 0, "", SSH_PORT, "", None, Phase.PREPARING), parts).release()
 
     def _ensure_stub(self, subnet: IPv4Network, commands: Commands) -> None:
         if self._settings.model_stub is None:

@@ -57,7 +57,7 @@ class ModelStub:
 
     def stop(self) -> None:
         """End the program, recorded or not, and forget it."""
-        self._group.kill()
+        self._group.clear()
         self._group.remove()
         self._state.stub_file.unlink(missing_ok=True)
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from engine.errors import RecordFailed
 from engine.provision.providers.lab.processes import Process
+from engine.records.atomic import replace_file
 
 SSH_PORT = 22
 
@@ -28,8 +27,8 @@ class HostRecord:
     """One host, in ``lab/hosts/<slug>.json``.
 
     The address and `host_key` (``ssh-ed25519 AAAA…``) are valid before the host is up. In phase
-    PREPARING its disk is incomplete and worth nothing. `pid` and `started` name its supervisor
-    process. `disk_limit_bytes` is None for a disk that is as large as the machine's.
+    PREPARING its disk is incomplete and worth nothing, and it has no key. `pid` and `started` name
+    its supervisor process. `disk_limit_bytes` is None for a disk that is as large as the machine's.
     """
 
     slug: str
@@ -37,7 +36,7 @@ class HostRecord:
     address: str
     port: int
     ssh_user: str
-    host_key: str
+    host_key: str | None
     phase: Phase
     disk_limit_bytes: int | None = None
     pid: int | None = None
@@ -134,25 +133,8 @@ class LabState:
 
 def write_json(path: Path, content: object) -> None:
     """Replace a JSON file atomically and durably; raises `RecordFailed`, the old one then intact."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with partial.open("w", encoding="utf-8") as file:
-            json.dump(content, file, indent=2)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(partial, path)
-        _fsync_directory(path.parent)
-    except OSError as failure:
-        raise RecordFailed(str(failure), where=str(path)) from failure
-
-
-def _fsync_directory(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
 def _read(path: Path) -> dict[str, Any] | None:
