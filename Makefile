@@ -12,7 +12,7 @@ DEBIAN_PACKAGES := git iproute2 mmdebstrap openssh-client python3-venv systemd-c
 
 .PHONY: help
 help: ## List every target
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1|\2/' | column -t -s '|'
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: packages
 packages: ## Install the Debian packages that the lab and the virtual environment need (as root)

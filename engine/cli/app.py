@@ -1,0 +1,116 @@
+"""The group of all commands, and how a run of one ends."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import click
+
+from engine.cli.failures import Interrupted, report_defect, report_error
+from engine.cli.invocation import Invocation
+from engine.errors import ExitCode, TenantryError
+
+INTERRUPTED_EXIT = 130
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a command lives, and its line in the overview: modules are imported only when they are used."""
+
+    module: str
+    summary: str
+
+
+COMMANDS: Mapping[str, Entry] = {
+    "plan": Entry("plan", "Say what a converge would do; touches nothing."),
+    "render": Entry("render", "Compare rendered files and pending steps of two revisions, without hosts."),
+    "converge": Entry("converge", "Bring tenants to the head of the manifest."),
+    "provision": Entry("provision", "Rebuild a tenant's server from nothing and bring it to the head."),
+    "status": Entry("status", "Show what the records say of each tenant; --live asks the tenants."),
+    "history": Entry("history", "List the finished runs of a tenant."),
+    "logs": Entry("history", "Print the log of a run."),
+    "verify": Entry("verify", "Check that tenants are what their version says, counted."),
+    "release": Entry("release", "Check and show the manifest."),
+    "lab": Entry("lab", "Real Debian hosts on this machine."),
+    "doctor": Entry("doctor", "Say what is missing on this machine and how to get it."),
+}
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are called, so that help is quick."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f"engine.cli.{COMMANDS[cmd_name].module}")
+        command: click.Command = getattr(module, cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.summary) for name, entry in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    epilog="Exit codes: 0 done, 1 failed or refused, 2 usage or invalid input, 3 changes pending (with "
+    "--exit-code), 4 unreachable or unknown, 5 deferred, 75 busy.",
+)
+@click.option(
+    "-C",
+    "fleet",
+    metavar="FLEET",
+    default=".",
+    type=click.Path(path_type=Path),
+    help="The fleet directory; the current one by default.",
+)
+@click.option(
+    "--state-dir",
+    metavar="DIR",
+    type=click.Path(path_type=Path),
+    help="Where locks, records and the lab are kept; FLEET/var by default.",
+)
+@click.version_option(version("tenantry"), prog_name="tenantry")
+@click.pass_context
+def tenantry(context: click.Context, fleet: Path, state_dir: Path | None) -> None:
+    """Bring a fleet of single-tenant servers to the head of its releases, and keep it there."""
+    context.obj = Invocation.of(fleet, state_dir)
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit code; prints every error and never raises one."""
+    context: click.Context | None = None
+    try:
+        context = tenantry.make_context("tenantry", list(arguments))
+        with context:
+            return int(tenantry.invoke(context) or ExitCode.DONE)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except TenantryError as error:
+        report_error(error)
+        return error.exit_code
+    except Interrupted as interruption:
+        click.echo(f"interrupted: {interruption}", err=True)
+        return INTERRUPTED_EXIT
+    except (KeyboardInterrupt, click.Abort):
+        click.echo("interrupted; the same command may be given again", err=True)
+        return INTERRUPTED_EXIT
+    except BrokenPipeError:
+        # The reader left; what is still buffered must not fail at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.FAILED
+    except Exception as error:
+        report_defect(error, context.obj if context else None)
+        return ExitCode.FAILED

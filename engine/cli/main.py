@@ -1,0 +1,25 @@
+"""Entry point of the command ``tenantry``."""
+
+# Sockets and threads must become cooperative before anything else imports them, or one slow tenant stops all.
+from gevent import monkey
+
+monkey.patch_all()
+
+import os
+import sys
+
+from gevent.hub import Hub, get_hub
+
+from engine.cli.app import run
+
+
+def main() -> None:
+    """Run the command line of this process and exit with its code."""
+    if not os.environ.get("TENANTRY_DEBUG"):
+        # What ends a greenlet reaches its caller; the hub would also print a traceback of it.
+        Hub.NOT_ERROR = (*Hub.NOT_ERROR, KeyboardInterrupt)
+        get_hub().exception_stream = None
+    for stream in (sys.stdout, sys.stderr):
+        # A terminal that cannot show a character is no reason to fail.
+        stream.reconfigure(errors="backslashreplace")
+    sys.exit(run(sys.argv[1:]))
