@@ -71,6 +71,8 @@ def text_diff(name: str, found: bytes | None, wanted: bytes) -> tuple[str, ...]:
     """Return a unified diff from `found` (None: absent) to `wanted`, one line an item, without line ends."""
     if found == wanted:
         return ()
+    if found is None and not wanted:
+        return (f"{name} is absent, wanted empty",)
     before, after = _text(found or b""), _text(wanted)
     if before is None or after is None:
         return (
