@@ -6,7 +6,7 @@ from pyinfra.facts.deb import DebPackages
 from pyinfra.operations import apt, files, server
 
 from engine.steps import FileText, StepContext
-from engine.steps.step import stamp_of
+from engine.steps.step import completion_of, stamp_of
 from engine.steps.wheelhouse import virtual_environment
 
 PACKAGES = ("ca-certificates", "caddy", "curl", "logrotate", "python3-venv", "sqlite3")
@@ -84,7 +84,7 @@ def install_runtime(context: StepContext) -> None:
                 # A directory without its stamp is what an interrupted run left.
                 f"rm -rf -- {RUNTIME_DIRECTORY}",
                 *environment,
-                f"touch {stamp_of(RUNTIME_DIRECTORY)} && sync -f {RUNTIME_DIRECTORY}",
+                completion_of(RUNTIME_DIRECTORY),
             ],
         )
     # Only where no upgrade has moved it: phase A runs again on a tenant that is past its pin.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -92,9 +93,7 @@ class Step:
 
     def applies_to(self, tenant: Tenant) -> bool:
         """Whether the step's trade and role conditions include `tenant`."""
-        return (not self.trades or tenant.trade in self.trades) and (
-            not self.roles or tenant.role in self.roles
-        )
+        return (not self.trades or tenant.trade in self.trades) and (not self.roles or tenant.role in self.roles)
 
     def check(self, context: StepContext) -> Answer:
         """Whether the step's effect is there; reads the host now."""
@@ -237,9 +236,15 @@ class UpgradeStep(Step):
         # A directory without its stamp is what an interrupted run left: it is never repaired in place.
         yield StringCommand("rm", "-rf", "--", target)
         yield from super().commands(context)
-        yield StringCommand("touch", stamp_of(target), "&&", "sync", "-f", target)
+        yield StringCommand(completion_of(target))
 
 
 def stamp_of(directory: str) -> str:
-    """The file whose presence says that a versioned directory is complete."""
-    return f"{directory}/.tenantry-complete"
+    """The file that says that a versioned directory is complete; it holds the directory's name, the version."""
+    return f"{directory}/.complete"
+
+
+def completion_of(directory: str) -> str:
+    """The shell command that stamps a versioned directory, once everything in it is on the disk."""
+    quoted, stamp = shlex.quote(directory), shlex.quote(stamp_of(directory))
+    return f"sync -f {quoted} && basename {quoted} > {stamp} && sync {stamp} {quoted}"

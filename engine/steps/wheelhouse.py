@@ -28,7 +28,7 @@ from engine.steps.context import StepContext
 WAIT_SECONDS = 900.0
 POLL_SECONDS = 0.2
 
-_PIN = re.compile(r"^[A-Za-z0-9][^#]*==", re.MULTILINE)
+_PIN = re.compile(r"^[A-Za-z0-9][^\s#]*==", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})\b")
 
 # The wheels' times are made equal because the installer writes them into its own records: without
@@ -101,9 +101,7 @@ def _sole_downloader(path: Path) -> Iterator[None]:
         # Polled, because a blocking flock would stop every other tenant's greenlet in this process.
         while not _try_lock(descriptor):
             if time.monotonic() > deadline:
-                raise Busy(
-                    "another process is downloading wheels", where=str(path), hint="wait for it or end it"
-                )
+                raise Busy("another process is downloading wheels", where=str(path), hint="wait for it or end it")
             time.sleep(POLL_SECONDS)
         yield
     finally:
@@ -122,9 +120,7 @@ def _is_whole(directory: Path, texts: Sequence[str]) -> bool:
     wheels = list(directory.glob("*.whl"))
     pins = sum(len(_PIN.findall(text)) for text in texts)
     allowed = {digest for text in texts for digest in _HASH.findall(text)}
-    return len(wheels) == pins and all(
-        hashlib.sha256(wheel.read_bytes()).hexdigest() in allowed for wheel in wheels
-    )
+    return len(wheels) == pins and all(hashlib.sha256(wheel.read_bytes()).hexdigest() in allowed for wheel in wheels)
 
 
 def _download(locks: Sequence[Path], texts: Sequence[str], directory: Path) -> None:
