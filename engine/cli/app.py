@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from engine.cli.failures import Interrupted, report_defect, report_error
+from engine.cli.failures import Interrupted, report_defect, report_error, report_usage
 from engine.cli.invocation import Invocation
 from engine.errors import ExitCode, TenantryError
 
@@ -95,8 +95,8 @@ def run(arguments: Sequence[str]) -> int:
             return int(tenantry.invoke(context) or ExitCode.DONE)
     except click.exceptions.Exit as end:
         return end.exit_code
-    except click.ClickException as error:
-        error.show()
+    except click.UsageError as error:
+        report_usage(error)
         return error.exit_code
     except TenantryError as error:
         report_error(error)

@@ -82,9 +82,7 @@ def document(outcomes: Sequence[Outcome]) -> dict[str, Any]:
     }
 
 
-def _plan_digests(
-    workspace: Workspace, tenants: Sequence[Tenant], digest: str | None
-) -> frozenset[str] | None:
+def _plan_digests(workspace: Workspace, tenants: Sequence[Tenant], digest: str | None) -> frozenset[str] | None:
     """What the tenants' plans must still be under their locks; a digest of several is resolved first."""
     if digest is None:
         return None
@@ -95,9 +93,7 @@ def _plan_digests(
     if digests is None:
         raise next(answer for _, answer in answers if isinstance(answer, TenantryError))
     if digest_of_all(digests) != digest:
-        raise Refused(
-            f"the plan is now {digest_of_all(digests)}, not {digest}", hint="look at `tenantry plan` again"
-        )
+        raise Refused(f"the plan is now {digest_of_all(digests)}, not {digest}", hint="look at `tenantry plan` again")
     return frozenset(digests.values())
 
 

@@ -23,6 +23,16 @@ def report_error(error: TenantryError | str) -> None:
     click.echo(f"error: {shown(_relative(str(error)))}", err=True)
 
 
+def report_usage(error: click.UsageError) -> None:
+    """Print what is wrong with the command line, and how it is used."""
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return
+    click.echo(f"error: {shown(error.format_message())}", err=True)
+    if error.ctx is not None:
+        click.echo(f"  hint: {error.ctx.command_path} --help\n{error.ctx.get_usage()}", err=True)
+
+
 def report_defect(error: Exception, invocation: Invocation | None) -> None:
     """Print one line about an error that is not ours and keep its traceback in a private file."""
     if os.environ.get("TENANTRY_DEBUG"):

@@ -31,9 +31,7 @@ def history(invocation: Invocation, name: str, as_json: bool) -> ExitCode:
     if not runs:
         print_line(f"{tenant.slug}: no run is recorded in {invocation.state_directory}")
         return ExitCode.DONE
-    print_table(
-        ("run", "job", "result", "from", "to", "started", "ended", "error"), [_row(run) for run in runs]
-    )
+    print_table(("run", "job", "result", "from", "to", "started", "ended", "error"), [_row(run) for run in runs])
     return ExitCode.DONE
 
 
@@ -50,9 +48,7 @@ def logs(invocation: Invocation, name: str, run: str | None, as_json: bool) -> E
     log = _store(invocation).log_of(tenant.subject, run)
     if log is None:
         wanted = f"run {run}" if run else "any run"
-        raise InvalidInput(
-            f"there is no log of {wanted}", where=name, hint=f"`tenantry history {name}` lists the runs"
-        )
+        raise InvalidInput(f"there is no log of {wanted}", where=name, hint=f"`tenantry history {name}` lists the runs")
     lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
     if as_json:
         print_document({"slug": tenant.slug, "run": log.parent.name, "lines": lines})

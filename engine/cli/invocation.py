@@ -67,7 +67,7 @@ class Choice:
             raise click.UsageError("choose tenants in one way: by name, with --all, or with --role and --trade")
 
     def of(self, fleet: Fleet) -> tuple[Tenant, ...]:
-        """The chosen tenants in the order of the registry; raises :class:`InvalidInput` for an unknown one."""
+        """The chosen tenants in the order of the registry; raises :class:`InvalidInput` for unknown ones."""
         unknown = [name for name in self.names if name not in fleet.tenants]
         if unknown:
             raise InvalidInput(

@@ -63,7 +63,5 @@ def _gateway(gateway: GatewayState) -> Mapping[str, Any]:
         "port_open": gateway.port_open,
         "running_version": gateway.running_version,
         "channels": {name: channel.state for name, channel in gateway.channels.items()},
-        "newest_message": (
-            iso(datetime.datetime.fromtimestamp(newest, datetime.UTC)) if newest is not None else None
-        ),
+        "newest_message": (iso(datetime.datetime.fromtimestamp(newest, datetime.UTC)) if newest is not None else None),
     }

@@ -5,12 +5,13 @@ from gevent import monkey
 
 monkey.patch_all()
 
-import os
-import sys
+import io  # noqa: E402
+import os  # noqa: E402
+import sys  # noqa: E402
 
-from gevent.hub import Hub, get_hub
+from gevent.hub import Hub, get_hub  # noqa: E402
 
-from engine.cli.app import run
+from engine.cli.app import run  # noqa: E402
 
 
 def main() -> None:
@@ -20,6 +21,7 @@ def main() -> None:
         Hub.NOT_ERROR = (*Hub.NOT_ERROR, KeyboardInterrupt)
         get_hub().exception_stream = None
     for stream in (sys.stdout, sys.stderr):
-        # A terminal that cannot show a character is no reason to fail.
-        stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that cannot show a character is no reason to fail.
+            stream.reconfigure(errors="backslashreplace")
     sys.exit(run(sys.argv[1:]))

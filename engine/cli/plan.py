@@ -96,11 +96,7 @@ def errors_document(answers: Sequence[tuple[Tenant, object]]) -> list[dict[str, 
 
 def digests_of(answers: Answers) -> dict[str, str] | None:
     """Each tenant's plan digest by slug, or None if one could not be planned."""
-    digests = {
-        tenant.slug: answer.assessment.digest()
-        for tenant, answer in answers
-        if isinstance(answer, TenantPlan)
-    }
+    digests = {tenant.slug: answer.assessment.digest() for tenant, answer in answers if isinstance(answer, TenantPlan)}
     return digests if len(digests) == len(answers) else None
 
 
@@ -135,15 +131,13 @@ def _show_one(plan: Mapping[str, Any]) -> None:
         print_line(f"{plan['slug']}: at {plan['head']}, nothing pending", style="green")
     for release in plan["releases"]:
         if plan["changes"] or release["state"] == "pending":
-            print_line(
-                f"  release {release['version']}: {release['state']}, {release['reason']} ({release['title']})"
-            )
+            reason = f"{release['state']}, {release['reason']}"
+            print_line(f"  release {release['version']}: {reason} ({release['title']})")
     for step in plan["steps"]:
         print_line(f"  step {step['entry']} of {', '.join(step['releases'])}: {step['verdict']}")
     for skipped in plan["skipped"]:
-        print_line(
-            f"  step {skipped['entry']} of {skipped['release']}: not run, {skipped['reason']}: {skipped['detail']}"
-        )
+        reason = f"{skipped['reason']}: {skipped['detail']}"
+        print_line(f"  step {skipped['entry']} of {skipped['release']}: not run, {reason}")
     for file in plan["files"]:
         print_line(f"  file {file['name']} ({file['path']}): differs in {', '.join(file['differs_in'])}")
     _show_rest(plan)

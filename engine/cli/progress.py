@@ -85,9 +85,7 @@ def _board(job: str) -> Iterator[Callable[[News], None]]:
             yield take
     except KeyboardInterrupt as error:
         at_work = f" of {board}" if board.active else ""
-        raise Interrupted(
-            f"{job}{at_work}; give the same command again, it goes on from what is there"
-        ) from error
+        raise Interrupted(f"{job}{at_work}; give the same command again, it goes on from what is there") from error
 
 
 @contextmanager

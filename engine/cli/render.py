@@ -35,7 +35,11 @@ class FileChange:
             return "added"
         if self.new is None:
             return "removed"
-        return "unchanged" if (self.old.digest, self._meta(self.old)) == (self.new.digest, self._meta(self.new)) else "changed"
+        return (
+            "unchanged"
+            if (self.old.digest, self._meta(self.old)) == (self.new.digest, self._meta(self.new))
+            else "changed"
+        )
 
     @property
     def diff(self) -> tuple[str, ...]:
@@ -68,9 +72,7 @@ class Comparison:
 @click.option("--exit-code", is_flag=True, help="Exit 3 if anything changes against the revision.")
 @json_option
 @click.pass_obj
-def render(
-    invocation: Invocation, choice: Choice, against: str | None, exit_code: bool, as_json: bool
-) -> ExitCode:
+def render(invocation: Invocation, choice: Choice, against: str | None, exit_code: bool, as_json: bool) -> ExitCode:
     """Compare rendered files and pending steps of two revisions, without hosts.
 
     Without --against it lists what the head renders for each tenant and all its steps. With it, the old
@@ -97,15 +99,11 @@ def compare_tenant(workspace: Workspace, tenant: Tenant, old: Workspace | None) 
     """Compare `tenant` in both fleets; without an old one, or an old record, everything is new."""
     before = old.fleet.tenants.get(tenant.slug) if old else None
     old_head = old.manifest.head if old and before else None
-    plan = make_plan(
-        workspace.manifest, workspace.step_infos, marker=old_head, trade=tenant.trade, role=tenant.role
-    )
+    plan = make_plan(workspace.manifest, workspace.step_infos, marker=old_head, trade=tenant.trade, role=tenant.role)
     old_files = render_at(old, before, old.manifest.head) if old and before else ()
     new_files = render_at(workspace, tenant, workspace.manifest.head)
     steps = tuple(str(planned.entry) for planned in plan.steps)
-    return Comparison(
-        tenant.slug, old_head, workspace.manifest.head, steps, tuple(_paired(old_files, new_files))
-    )
+    return Comparison(tenant.slug, old_head, workspace.manifest.head, steps, tuple(_paired(old_files, new_files)))
 
 
 def document(comparisons: Sequence[Comparison], against: str | None) -> dict[str, Any]:

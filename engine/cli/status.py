@@ -38,9 +38,7 @@ class Recorded:
 @parallel_option
 @json_option
 @click.pass_obj
-def status(
-    invocation: Invocation, choice: Choice, live: bool, parallel: int | None, as_json: bool
-) -> ExitCode:
+def status(invocation: Invocation, choice: Choice, live: bool, parallel: int | None, as_json: bool) -> ExitCode:
     """Show what the records say of each tenant; --live asks the tenants.
 
     Without --live nothing is connected to: version is the one that the last successful run of this
@@ -69,9 +67,7 @@ def recorded(tenant: Tenant, locks: LockDirectory, runs: RunStore) -> Recorded:
     """Read one tenant's lock and run records; takes no lock."""
     lock = locks.holder(tenant.subject)
     reached = [entry["to_version"] for entry in runs.history(tenant.subject) if entry["result"] in ARRIVED]
-    return Recorded(
-        tenant.slug, reached[-1] if reached else None, lock, _last_run(runs.latest(tenant.subject), lock)
-    )
+    return Recorded(tenant.slug, reached[-1] if reached else None, lock, _last_run(runs.latest(tenant.subject), lock))
 
 
 def document(
@@ -96,7 +92,17 @@ def document(
 def _last_run(state: Mapping[str, Any] | None, lock: Holder | None) -> Mapping[str, Any] | None:
     if state is None:
         return None
-    keys = ("run", "job", "result", "phase", "started_at", "finished_at", "from_version", "to_version", "error")
+    keys = (
+        "run",
+        "job",
+        "result",
+        "phase",
+        "started_at",
+        "finished_at",
+        "from_version",
+        "to_version",
+        "error",
+    )
     run = {key: state[key] for key in keys}
     if run["result"] == RunResult.RUNNING and (lock is None or lock.run != run["run"]):
         run["result"] = INTERRUPTED
@@ -112,9 +118,7 @@ def _ask(
     return ask(invocation, tenants, parallel)
 
 
-def _show(
-    records: Sequence[Recorded], head: str, live: Mapping[str, Mapping[str, Any] | TenantryError]
-) -> None:
+def _show(records: Sequence[Recorded], head: str, live: Mapping[str, Mapping[str, Any] | TenantryError]) -> None:
     columns = ["tenant", "version", "head", "lock", "last run", "result", "ended"]
     print_table(
         [*columns, *(["tenant says"] if live else [])],

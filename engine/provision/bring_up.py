@@ -1,0 +1,54 @@
+"""What a fleet's lab tenants need before they can be converged: running hosts, provisioned once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from engine.errors import InvalidInput, TenantryError
+from engine.provision.installer import provision_many
+from engine.provision.providers.lab import HostSpec, LabHost, ensure_identity
+from engine.provision.seed import render_user_data
+from engine.provision.servers import LAB, lab_of
+from engine.registry.model import Fleet, Tenant
+from engine.updater.assessment import PROVISIONED
+from engine.updater.fleet import ask_many
+from engine.updater.outcome import Outcome, failed
+from engine.updater.workspace import Workspace
+
+READY_SECONDS = 300
+
+
+def lab_tenants(fleet: Fleet, chosen: Sequence[Tenant] = ()) -> tuple[Tenant, ...]:
+    """The lab tenants of `fleet`, or `chosen`; raises :class:`InvalidInput` for one of another provider."""
+    others = [tenant for tenant in chosen if tenant.provider.name != LAB]
+    if others:
+        raise InvalidInput(
+            f"not a lab tenant: {', '.join(tenant.slug for tenant in others)}",
+            hint=f"their provider in inventory/tenants.yaml is not {LAB}",
+        )
+    return tuple(tenant for tenant in chosen or fleet.tenants.values() if tenant.provider.name == LAB)
+
+
+def bring_up(workspace: Workspace, tenants: Sequence[Tenant], progress: Callable[[str], None]) -> tuple[LabHost, ...]:
+    """Have the hosts of `tenants` and the model stub running, their first boots over.
+
+    A running host is left alone.
+    """
+    key = ensure_identity(workspace.state_directory)
+    specs = [HostSpec(tenant.slug, render_user_data(workspace, tenant, key), tenant.ssh_user) for tenant in tenants]
+    lab = lab_of(workspace, progress)
+    lab.up(specs)
+    lab.wait_ready([tenant.slug for tenant in tenants], READY_SECONDS)
+    return tuple(lab.find_required(tenant.slug) for tenant in tenants)
+
+
+def provision_missing(workspace: Workspace, tenants: Sequence[Tenant]) -> tuple[Outcome, ...]:
+    """Provision those of the running lab `tenants` that provably have no provisioning receipt.
+
+    A tenant that gives no answer is not rebuilt: its outcome is the error. Provisioned ones have no outcome.
+    """
+    answers = ask_many(workspace, tenants, lambda tenant, session: PROVISIONED in session.probe().receipts)
+    pairs = tuple(zip(tenants, answers, strict=True))
+    silent = tuple(failed(tenant.slug, answer) for tenant, answer in pairs if isinstance(answer, TenantryError))
+    missing = [tenant for tenant, answer in pairs if answer is False]
+    return (*silent, *(provision_many(workspace, missing) if missing else ()))
