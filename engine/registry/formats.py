@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ipaddress
 import re
-import unicodedata
 from typing import Any
 
 from jsonschema import FormatChecker
+
+from engine.registry.text import is_unsafe
 
 _SLUG = re.compile(r"[a-z][a-z0-9-]{0,30}[a-z0-9]", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
 _MAILBOX = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)
-_BIDI = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def slug(text: str) -> str:
@@ -28,10 +28,8 @@ def line(text: str) -> str:
     if not text.strip():
         raise ValueError("wanted text that is not empty")
     for character in text:
-        if unicodedata.category(character) in {"Cc", "Cs", "Zl", "Zp"} or character in _BIDI:
-            raise ValueError(
-                f"wanted one line of text without control characters, found U+{ord(character):04X}"
-            )
+        if is_unsafe(character):
+            raise ValueError(f"wanted one line of text without control characters, found U+{ord(character):04X}")
     return text
 
 

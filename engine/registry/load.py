@@ -28,6 +28,7 @@ from engine.registry.model import (
 )
 from engine.registry.schema import Problem, check, raise_problems, read_schema
 from engine.registry.yaml_loader import Document, load
+from engine.releases.version import Version
 
 SETTINGS_FILE = Path("inventory/fleet.yaml")
 TENANTS_FILE = Path("inventory/tenants.yaml")
@@ -51,13 +52,15 @@ def load_fleet(root: Path) -> Fleet:
 def load_settings(path: Path) -> Settings:
     """Read one settings file; what it leaves out has the default of :class:`Settings`."""
     document = _read(path, "fleet.json")
-    raise_problems(document, list(_repetitions(document.value)))
+    raise_problems(document, [*_repetitions(document.value), *_bad_dates(document.value)])
     return Settings(**{key: _setting(key, value) for key, value in document.value.items()})
 
 
 def load_tenants(path: Path) -> Mapping[str, Tenant]:
     """Read one registry; the tenants keep the order of the file."""
-    records = _read(path, "tenants.json").value["tenants"]
+    document = _read(path, "tenants.json")
+    records = document.value["tenants"]
+    raise_problems(document, list(_shared_servers(records)))
     return MappingProxyType({slug: _tenant(slug, record) for slug, record in records.items()})
 
 
@@ -90,9 +93,29 @@ def _repeated(section: str, key: str, items: Sequence[Mapping[str, Any]]) -> Ite
     counts = Counter(item[key] for item in items)
     for index, item in enumerate(items):
         if counts[item[key]] > 1:
-            yield Problem(
-                (section, index, key), f"{item[key]!r} is there {counts[item[key]]} times, wanted once"
-            )
+            yield Problem((section, index, key), f"{item[key]!r} is there {counts[item[key]]} times, wanted once")
+
+
+def _bad_dates(settings: Mapping[str, Any]) -> Iterator[Problem]:
+    for section in _LISTS:
+        for index, item in enumerate(settings.get(section, ())):
+            try:
+                Version.parse(item.get("since", "2000.1.1"))
+            except InvalidInput as error:
+                yield Problem((section, index, "since"), error.message, error.hint)
+
+
+def _shared_servers(records: Mapping[str, Mapping[str, Any]]) -> Iterator[Problem]:
+    """Two tenants on one server would each undo the other."""
+    owners: dict[tuple[str, int], str] = {}
+    for slug, record in records.items():
+        if "address" not in record:
+            continue
+        server = (formats.address(record["address"]).lower(), record.get("ssh_port", 22))
+        other = owners.setdefault(server, slug)
+        if other != slug:
+            message = f"{server[0]} with port {server[1]} is the server of {other!r} already"
+            yield Problem(("tenants", slug, "address"), message, "give each tenant a server of its own")
 
 
 def _tenant(slug: str, record: Mapping[str, Any]) -> Tenant:

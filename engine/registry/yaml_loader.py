@@ -138,15 +138,27 @@ def load(path: Path) -> Document:
 
 def parse(text: str, file: Path) -> Document:
     """Read `text` as the contents of `file`, which only names it in errors."""
-    root = _compose(text, file)
-    if root is None:
-        return Document(file, None, (), None)
-    builder = _Builder(file)
+    _check_characters(text, file)
     try:
+        root = _compose(text, file)
+        if root is None:
+            return Document(file, None, (), None)
+        builder = _Builder(file)
         value = builder.build(root, (), ())
+        return Document(file, value, tuple(builder.coerced), root)
     except RecursionError as error:
         raise InvalidInput("values are nested too deeply", where=f"{file}:1") from error
-    return Document(file, value, tuple(builder.coerced), root)
+
+
+def _check_characters(text: str, file: Path) -> None:
+    found = yaml.reader.Reader.NON_PRINTABLE.search(text)
+    if found is not None:
+        line = text.count("\n", 0, found.start()) + 1
+        raise InvalidInput(
+            f"holds the character U+{ord(found.group()):04X}, which YAML does not allow",
+            where=f"{file}:{line}",
+            hint='write it as an escape in a double-quoted text, such as "\\x1b"',
+        )
 
 
 def _compose(text: str, file: Path) -> Node | None:
@@ -157,8 +169,6 @@ def _compose(text: str, file: Path) -> Node | None:
         mark = error.problem_mark or error.context_mark
         line = mark.line + 1 if mark else 1
         raise InvalidInput(_problem(error), where=f"{file}:{line}", hint=_syntax_hint(error)) from error
-    except yaml.reader.ReaderError as error:
-        raise _forbidden_character(text, file) from error
     finally:
         loader.dispose()
     return root
@@ -176,17 +186,6 @@ def _syntax_hint(error: yaml.MarkedYAMLError) -> str:
     if "start any token" in problem:
         return "indent with blanks, never with tabs; quote text that starts with a special character"
     return ""
-
-
-def _forbidden_character(text: str, file: Path) -> InvalidInput:
-    found = yaml.reader.Reader.NON_PRINTABLE.search(text)
-    line = text.count("\n", 0, found.start()) + 1 if found else 1
-    name = f" U+{ord(found.group()):04X}" if found else ""
-    return InvalidInput(
-        f"holds the character{name}, which YAML does not allow",
-        where=f"{file}:{line}",
-        hint='write it as an escape in a double-quoted text, such as "\\x1b"',
-    )
 
 
 class _Builder:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from engine.errors import InvalidInput, UnknownState
 from engine.releases.model import Manifest
 from engine.releases.version import Version
 
@@ -36,12 +37,12 @@ def check_applied(
 ) -> AppliedCheck:
     """Compare `digests` (now) with `applied` (the tenant's record), both by version text, up to `marker`.
 
-    What is above the marker is pending, whatever was recorded of it. Raises
-    :class:`engine.errors.InvalidInput` for a recorded version that is none.
+    What is above the marker is pending, whatever was recorded of it. Raises :class:`UnknownState` for
+    a recorded version that is none: then nothing is known of what the tenant applied.
     """
     if marker is None:
         return AppliedCheck()
-    recorded = {Version.parse(text): digest for text, digest in applied.items()}
+    recorded = _recorded(applied)
     current = {Version.parse(text): digest for text, digest in digests.items()}
     reached = [release.version for release in manifest if release.version <= marker]
     return AppliedCheck(
@@ -51,7 +52,12 @@ def check_applied(
             if version in recorded and recorded[version] != current[version]
         ),
         missed=tuple(version for version in reached if version not in recorded),
-        removed=tuple(
-            sorted(version for version in recorded if version <= marker and version not in current)
-        ),
+        removed=tuple(sorted(version for version in recorded if version <= marker and version not in current)),
     )
+
+
+def _recorded(applied: Mapping[str, str]) -> dict[Version, str]:
+    try:
+        return {Version.parse(text): digest for text, digest in applied.items()}
+    except InvalidInput as error:
+        raise UnknownState(f"the tenant's record of applied releases is garbled: {error.message}") from error

@@ -27,9 +27,7 @@ def release_digest(release: Release, bundle_digests: Mapping[str, str]) -> str:
     """
     record = {
         "version": release.version.key,
-        "steps": [
-            [entry.canonical, _bundle_digest(release, entry.name, bundle_digests)] for entry in release.steps
-        ],
+        "steps": [[entry.canonical, _bundle_digest(release, entry.name, bundle_digests)] for entry in release.steps],
     }
     return digest_of(canonical_json(record).encode())
 
@@ -91,9 +89,7 @@ def _walk(root: bytes, below: bytes) -> Iterator[BundleFile]:
             elif entry.is_file():
                 yield BundleFile(path, bool(entry.stat().st_mode & 0o100), None)
             else:
-                raise InvalidInput(
-                    "a bundle holds files, directories and links only", where=_name(root, path)
-                )
+                raise InvalidInput("a bundle holds files, directories and links only", where=_name(root, path))
 
 
 def _link_target(root: bytes, path: bytes) -> bytes:

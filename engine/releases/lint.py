@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
 from engine.errors import InvalidInput
+from engine.registry.text import is_unsafe, utf16_length
 from engine.releases.model import Manifest, Release, StepEntry, StepInfo
 from engine.releases.version import Version
 
@@ -42,7 +42,7 @@ class _Writer:
 
 
 def lint(manifest: Manifest, catalog: Mapping[str, StepInfo], *, limit: int = 480) -> tuple[Finding, ...]:
-    """Return what is wrong with `manifest`, in its order; `limit` bounds an owner note's characters.
+    """Return what is wrong with `manifest`, in its order; `limit` bounds an owner note's UTF-16 units.
 
     A manifest without findings can be planned from any marker, and running each equal entry once, at
     its first place, ends where running all of them would.
@@ -64,9 +64,9 @@ def lint(manifest: Manifest, catalog: Mapping[str, StepInfo], *, limit: int = 48
 
 def _note_findings(release: Release, limit: int) -> Iterator[Finding]:
     note = release.owner_note
-    if any(unicodedata.category(character) in {"Cc", "Zl", "Zp"} for character in note):
+    if any(is_unsafe(character) for character in note):
         yield Finding(release.where, Rule.OWNER_NOTE, f"the owner note of {release.version} is not one line")
-    if len(note.encode("utf-16-le", "surrogatepass")) // 2 > limit:
+    if utf16_length(note) > limit:
         yield Finding(
             release.where, Rule.OWNER_NOTE, f"the owner note of {release.version} has over {limit} characters"
         )
@@ -90,9 +90,7 @@ def _entry_problem(entry: StepEntry, release: Release, catalog: Mapping[str, Ste
     try:
         catalog[entry.name].check_arguments(entry.arguments)
     except InvalidInput as error:
-        return Finding(
-            where, Rule.ARGUMENTS, f"release {release.version}, step {entry.name}: {error.message}"
-        )
+        return Finding(where, Rule.ARGUMENTS, f"release {release.version}, step {entry.name}: {error.message}")
     return None
 
 
@@ -104,9 +102,7 @@ def _lost_orders(writers: list[_Writer]) -> Iterator[Finding]:
         for between in writers[start + 1 : index]:
             keys = writer.writes & between.writes
             if keys and between.entry != writer.entry and _may_meet(writer.info, between.info):
-                yield Finding(
-                    writer.entry.where, Rule.ORDER_LOST, _lost_order(writers[start], between, writer, keys)
-                )
+                yield Finding(writer.entry.where, Rule.ORDER_LOST, _lost_order(writers[start], between, writer, keys))
 
 
 def _lost_order(first: _Writer, between: _Writer, again: _Writer, keys: frozenset[str]) -> str:

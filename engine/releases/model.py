@@ -14,9 +14,7 @@ from engine.releases.version import Version
 
 def canonical_json(value: Any) -> str:
     """Return the one JSON text for `value`, frozen mappings included: what digests are taken over."""
-    return json.dumps(
-        value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=dict
-    )
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False, default=dict)
 
 
 class StepClass(StrEnum):

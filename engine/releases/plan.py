@@ -103,9 +103,7 @@ def make_plan(manifest: Manifest, catalog: Catalog, *, marker: Version | None, t
     )
 
 
-def all_steps(
-    manifest: Manifest, catalog: Catalog, up_to: Version, trade: str, role: str
-) -> tuple[PlannedStep, ...]:
+def all_steps(manifest: Manifest, catalog: Catalog, up_to: Version, trade: str, role: str) -> tuple[PlannedStep, ...]:
     """Return what a fresh tenant of `trade` and `role` would run to reach `up_to`, in order."""
     reached = [release for release in manifest if release.version <= up_to]
     return _flatten(reached, catalog, trade, role)[0]

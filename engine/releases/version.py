@@ -29,9 +29,7 @@ class Version:
         """Read `text`; raises :class:`InvalidInput` unless it is exactly a version."""
         match = _PATTERN.fullmatch(text)
         if match is None:
-            raise InvalidInput(
-                f"{text!r} is not a version", hint="versions look like 2026.10.22 or 2026.10.22.3"
-            )
+            raise InvalidInput(f"{text!r} is not a version", hint="versions look like 2026.10.22 or 2026.10.22.3")
         key = tuple(int(group) for group in match.groups() if group is not None)
         try:
             datetime.date(*key[:3])

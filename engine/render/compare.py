@@ -75,9 +75,7 @@ def text_diff(name: str, found: bytes | None, wanted: bytes) -> tuple[str, ...]:
         return (f"{name} is absent, wanted empty",)
     before, after = _text(found or b""), _text(wanted)
     if before is None or after is None:
-        return (
-            f"binary content of {name} differs: {len(found or b'')} bytes found, {len(wanted)} bytes wanted",
-        )
+        return (f"binary content of {name} differs: {len(found or b'')} bytes found, {len(wanted)} bytes wanted",)
     old_name = "/dev/null" if found is None else f"{name} (tenant)"
     lines = difflib.unified_diff(_lines(before), _lines(after), old_name, f"{name} (wanted)", lineterm="\n")
     return tuple(_shown(lines))

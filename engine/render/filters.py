@@ -38,9 +38,7 @@ def unit_text(value: Any) -> str:
     """Return `value` bare for a systemd setting that takes the rest of its line, such as ``Description=``."""
     text = _without_nul(value)
     if not text.isprintable() or text.endswith("\\"):
-        raise ValueError(
-            "a bare unit setting takes one line of printable text that does not end in a backslash"
-        )
+        raise ValueError("a bare unit setting takes one line of printable text that does not end in a backslash")
     return text.replace("%", "%%")
 
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import unicodedata
 from collections.abc import Iterator
 
+from engine.registry.text import utf16_length
+
 _JOINER = "\u200d"
-
-
-def utf16_length(text: str) -> int:
-    """Return the length of `text` in UTF-16 units, the strictest count of the messaging services."""
-    return len(text.encode("utf-16-le", "surrogatepass")) // 2
 
 
 def cut(text: str, limit: int) -> str:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import unicodedata
 from collections.abc import Sequence
 
 from engine.errors import InvalidInput
+from engine.registry.text import is_unsafe, utf16_length
 from engine.releases.version import Version
-from engine.render.graphemes import cut, utf16_length
+from engine.render.graphemes import cut
 
 _ELLIPSIS = "…"
-_HIDDEN = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 
 
 def prefix(brand: str, version: Version) -> str:
@@ -51,8 +50,4 @@ def check_hand_written(text: str, start: str) -> None:
 def _cleaned(text: str) -> str:
     """One line: line breaks and tabs become blanks, other control characters vanish."""
     spaced = " ".join(text.splitlines()).replace("\t", " ")
-    return "".join(character for character in spaced if not _is_hidden(character)).strip()
-
-
-def _is_hidden(character: str) -> bool:
-    return unicodedata.category(character) in {"Cc", "Cs"} or character in _HIDDEN
+    return "".join(character for character in spaced if not is_unsafe(character)).strip()

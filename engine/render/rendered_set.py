@@ -44,9 +44,7 @@ class Renderer:
         self._directory = fleet.root / TEMPLATES
         self._environment = make_environment(self._directory)
 
-    def render_set(
-        self, tenant: Tenant, version: Version, edits: Sequence[Edit] = ()
-    ) -> tuple[Rendered, ...]:
+    def render_set(self, tenant: Tenant, version: Version, edits: Sequence[Edit] = ()) -> tuple[Rendered, ...]:
         """Return every file that `tenant` has at `version`, folded through `edits` in their order.
 
         Raises :class:`InvalidInput` with file and line for a template that cannot be rendered, and
@@ -93,9 +91,7 @@ class Renderer:
                 )
 
 
-def render_set(
-    fleet: Fleet, tenant: Tenant, version: Version, edits: Sequence[Edit] = ()
-) -> tuple[Rendered, ...]:
+def render_set(fleet: Fleet, tenant: Tenant, version: Version, edits: Sequence[Edit] = ()) -> tuple[Rendered, ...]:
     """Render one tenant's files; see :meth:`Renderer.render_set`."""
     return Renderer(fleet).render_set(tenant, version, edits)
 
@@ -130,6 +126,4 @@ def _encoded(file: RenderedFile, text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError as error:
-        raise InvalidInput(
-            f"cannot be written as UTF-8: {error}", where=f"{TEMPLATES}/{file.template}"
-        ) from error
+        raise InvalidInput(f"cannot be written as UTF-8: {error}", where=f"{TEMPLATES}/{file.template}") from error

@@ -64,9 +64,7 @@ def test_defaults_of_a_lab_tenant(tmp_path: Path) -> None:
 
 def test_every_value_is_frozen(tmp_path: Path) -> None:
     tenants = tenants_text(with_key("parameters", "{a: {b: [1]}}"))
-    fleet = load_fleet(
-        write_fleet(tmp_path, tenants=tenants, settings="brand: Q\ntemplate_values: {a: {b: 1}}\n")
-    )
+    fleet = load_fleet(write_fleet(tmp_path, tenants=tenants, settings="brand: Q\ntemplate_values: {a: {b: 1}}\n"))
     for mapping in (fleet.tenants["maple"].parameters["a"], fleet.settings.template_values["a"]):
         with pytest.raises(TypeError):
             mapping["b"] = 2
@@ -137,9 +135,7 @@ lab: {packages: [caddy, python3-venv]}
         ("ssh_prot", "22", 12, "unknown key\n  hint: did you mean 'ssh_port'?"),
     ],
 )  # fmt: skip
-def test_bad_values_name_file_line_and_key(
-    tmp_path: Path, key: str, value: str, line: int, wanted: str
-) -> None:
+def test_bad_values_name_file_line_and_key(tmp_path: Path, key: str, value: str, line: int, wanted: str) -> None:
     error = refusal(tmp_path, tenants=tenants_text(with_key(key, value)))
     assert error.where == f"{tmp_path / TENANTS}:{line}"
     assert error.message.startswith(f"tenants.maple.{key}")
@@ -167,6 +163,15 @@ def test_a_missing_key_is_named(tmp_path: Path) -> None:
 def test_a_tenant_outside_the_lab_needs_an_address(tmp_path: Path) -> None:
     error = refusal(tmp_path, tenants=tenants_text(with_key("provider", "{name: hetzner}")))
     assert str(error) == f"{tmp_path / TENANTS}:2: tenants.maple: misses address"
+
+
+def test_two_tenants_do_not_share_a_server(tmp_path: Path) -> None:
+    one, other = with_key("address", "2001:db8::1"), with_key("address", '"[2001:DB8::1]"')
+    error = refusal(tmp_path, tenants=tenants_text(one) + f"  birch:\n{other}")
+    assert error.where == f"{tmp_path / TENANTS}:23"
+    assert error.message == ("tenants.birch.address: 2001:db8::1 with port 22 is the server of 'maple' already")
+    tenants = tenants_text(one) + f"  birch:\n{other}    ssh_port: 2222\n"
+    assert len(load_fleet(write_fleet(tmp_path, tenants=tenants)).tenants) == 2
 
 
 def test_all_problems_of_a_file_are_reported_together_in_line_order(tmp_path: Path) -> None:
@@ -244,6 +249,7 @@ RENDERED = {
         ({"template": "../x"}, "wanted a path below the directory"),
         ({"since": "2026.10"}, "2026.10 reads as the number 2026.1"),
         ({"since": "soon"}, 'wanted a version such as "2026.10.22.3"'),
+        ({"since": "2026.2.30"}, "rendered[0].since: '2026.2.30' does not start with a date"),
         ({"owner": "a:b"}, "wanted the name of a user or group"),
         ({"restrat": "true"}, "did you mean 'restart'?"),
     ],

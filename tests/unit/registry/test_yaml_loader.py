@@ -74,9 +74,7 @@ def test_not_a_number_is_one() -> None:
     assert math.isnan(parse("a: .nan", FILE).value["a"])
 
 
-@pytest.mark.parametrize(
-    "text", ["010", "0644", "0o17", "0x1F", "2026.10", "1.10", "1e3", "+7", "True", ".inf"]
-)
+@pytest.mark.parametrize("text", ["010", "0644", "0o17", "0x1F", "2026.10", "1.10", "1e3", "+7", "True", ".inf"])
 def test_scalars_that_would_change_are_reported(text: str) -> None:
     (coerced,) = parse(f"a:\n  b: [x, {text}]\n", FILE).coerced
     assert (coerced.path, coerced.text) == (("a", "b", 1), text)
@@ -135,9 +133,7 @@ def test_aliases_cannot_multiply_without_bound() -> None:
 
 
 def test_merge_keys_yield_to_own_keys() -> None:
-    value = parse(
-        "base: &base {a: 1, b: 2}\nmore: &more {b: 3, c: 3}\nx: {<<: [*base, *more], c: 4}\n", FILE
-    ).value
+    value = parse("base: &base {a: 1, b: 2}\nmore: &more {b: 3, c: 3}\nx: {<<: [*base, *more], c: 4}\n", FILE).value
     assert value["x"] == {"a": 1, "b": 2, "c": 4}
 
 
@@ -187,9 +183,7 @@ def test_the_parser_never_raises_another_error(text: str) -> None:
 
 
 plain = st.one_of(st.booleans(), st.none(), st.integers(), st.text(max_size=20))
-trees = st.recursive(
-    plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=8), inner), max_leaves=20
-)
+trees = st.recursive(plain, lambda inner: st.lists(inner) | st.dictionaries(st.text(max_size=8), inner), max_leaves=20)
 
 
 @given(trees)

@@ -45,9 +45,7 @@ def catalogs(draw: st.DrawFn) -> dict[str, StepInfo]:
 def manifests(draw: st.DrawFn) -> Manifest:
     """One to six releases of up to three distinct entries."""
     steps = draw(st.lists(st.lists(entries, max_size=3, unique=True), min_size=1, max_size=6))
-    return make_manifest(
-        *(make_release(f"2026.10.{day}", *named) for day, named in enumerate(steps, start=1))
-    )
+    return make_manifest(*(make_release(f"2026.10.{day}", *named) for day, named in enumerate(steps, start=1)))
 
 
 def final_writers(run: Iterable[StepEntry], catalog: Mapping[str, StepInfo]) -> dict[str, StepEntry]:

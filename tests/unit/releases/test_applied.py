@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.errors import InvalidInput
+from engine.errors import UnknownState
 from engine.releases.applied import AppliedCheck, Edited, check_applied
 from engine.releases.version import Version
 from tests.unit.fleets import make_manifest, make_release
@@ -51,6 +51,6 @@ def test_another_spelling_is_the_same_version() -> None:
     assert found == AppliedCheck()
 
 
-def test_a_recorded_version_that_is_none_is_refused() -> None:
-    with pytest.raises(InvalidInput):
+def test_a_recorded_version_that_is_none_leaves_the_state_unknown() -> None:
+    with pytest.raises(UnknownState, match="garbled: 'garbage' is not a version"):
         check({"garbage": "sha256:a"})

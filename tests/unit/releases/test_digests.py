@@ -74,10 +74,7 @@ def test_digests_of_a_manifest_by_version() -> None:
 arguments = st.dictionaries(
     st.text(max_size=5),
     st.recursive(
-        st.text(max_size=5)
-        | st.integers()
-        | st.booleans()
-        | st.floats(allow_nan=False, allow_infinity=False),
+        st.text(max_size=5) | st.integers() | st.booleans() | st.floats(allow_nan=False, allow_infinity=False),
         lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
         max_leaves=5,
     ),

@@ -72,9 +72,9 @@ def test_a_repeated_entry_with_another_writer_between() -> None:
 
 def test_the_same_step_with_other_arguments_is_another_writer() -> None:
     old, new = entry("runtime", version="1"), entry("runtime", version="2")
-    assert rules(
-        make_release("2026.10.1", old), make_release("2026.10.2", new), make_release("2026.10.3", old)
-    ) == [Rule.ORDER_LOST]
+    assert rules(make_release("2026.10.1", old), make_release("2026.10.2", new), make_release("2026.10.3", old)) == [
+        Rule.ORDER_LOST
+    ]
 
 
 def test_writers_that_no_tenant_runs_together_do_not_conflict() -> None:
@@ -109,12 +109,7 @@ def sequences(
 ) -> tuple[object, object]:
     """Where the deduplicated and the full sequence of pending steps end."""
     plan = make_plan(manifest, catalog, marker=marker, trade=trade, role=role)
-    full = [
-        step
-        for release in plan.pending
-        for step in release.steps
-        if not why_not(catalog[step.name], trade, role)
-    ]
+    full = [step for release in plan.pending for step in release.steps if not why_not(catalog[step.name], trade, role)]
     return final_writers((step.entry for step in plan.steps), catalog), final_writers(full, catalog)
 
 

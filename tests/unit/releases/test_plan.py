@@ -50,9 +50,7 @@ def test_a_fresh_tenant_runs_every_release_once_in_order() -> None:
 
 
 def test_every_entry_that_does_not_run_has_its_reason() -> None:
-    skipped = [
-        (str(step.entry), str(step.release), step.reason, step.detail) for step in plan_at(None).skipped
-    ]
+    skipped = [(str(step.entry), str(step.release), step.reason, step.detail) for step in plan_at(None).skipped]
     assert skipped == [
         ("skills", "2026.10.22.9", SkipReason.TRADE, "only for trade real-estate, this tenant's is bakery"),
         ("forms", "2026.10.22.9", SkipReason.DUPLICATE, "runs once, in its first place in 2026.10.22"),
@@ -104,9 +102,7 @@ def test_the_same_name_with_other_arguments_is_another_step() -> None:
 
 def test_an_unknown_step_is_refused_with_its_release() -> None:
     with pytest.raises(InvalidInput, match=r"release 2026\.10\.1 names the unknown step 'gone'"):
-        make_plan(
-            make_manifest(make_release("2026.10.1", "gone")), CATALOG, marker=None, trade="x", role="test"
-        )
+        make_plan(make_manifest(make_release("2026.10.1", "gone")), CATALOG, marker=None, trade="x", role="test")
 
 
 def test_the_steps_up_to_a_version_are_those_of_a_fresh_tenant() -> None:
@@ -130,9 +126,7 @@ def test_the_digest_follows_what_would_run() -> None:
 
 
 def test_the_digest_ignores_prose() -> None:
-    reworded = make_manifest(
-        *(dataclasses.replace(release, details="new", title="new") for release in MANIFEST)
-    )
+    reworded = make_manifest(*(dataclasses.replace(release, details="new", title="new") for release in MANIFEST))
     plan = make_plan(reworded, CATALOG, marker=None, trade="bakery", role="client")
     assert plan.digest() == plan_at(None).digest()
 

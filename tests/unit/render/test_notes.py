@@ -7,8 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from engine.errors import InvalidInput
+from engine.registry.text import utf16_length
 from engine.releases.version import Version
-from engine.render.graphemes import cut, graphemes, utf16_length
+from engine.render.graphemes import cut, graphemes
 from engine.render.notes import check_hand_written, compose, prefix
 
 VERSION = Version.parse("2026.10.22.3")

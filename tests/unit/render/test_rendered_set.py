@@ -78,9 +78,7 @@ def test_an_edit_may_not_change_its_own_result(tmp_path: Path) -> None:
 def test_an_edit_that_fails_is_named(tmp_path: Path) -> None:
     fleet = make_fleet(tmp_path, {"personality.j2": "a\n"})
     with pytest.raises(InvalidInput, match=r"the step bad failed: ValueError"):
-        render_set(
-            fleet, make_tenant(), VERSION, [Edit("bad", "personality", lambda text: str(text.index("z")))]
-        )
+        render_set(fleet, make_tenant(), VERSION, [Edit("bad", "personality", lambda text: str(text.index("z")))])
 
 
 def test_an_edit_must_return_text(tmp_path: Path) -> None:
@@ -102,9 +100,7 @@ def test_hostile_values_arrive_byte_for_byte_and_once(tmp_path: Path) -> None:
     hostile = 'redis://u:p&w<\'@h {{ tenant.slug }} %} {% raw %} "q" Zoë 😀'
     fleet = make_fleet(tmp_path, {"personality.j2": "{{ tenant.parameters.db_url }}"})
     tenant = make_tenant(parameters=freeze({"db_url": hostile}))
-    assert (
-        render_set(fleet, tenant, VERSION, [Edit("same", "personality", str)])[0].content == hostile.encode()
-    )
+    assert render_set(fleet, tenant, VERSION, [Edit("same", "personality", str)])[0].content == hostile.encode()
 
 
 def test_text_that_is_no_utf_8_is_refused_with_its_template(tmp_path: Path) -> None:
