@@ -8,6 +8,7 @@ import shlex
 from typing import Any
 
 from engine.registry.freeze import thaw
+from engine.registry.text import is_unsafe
 
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ud800-\udfff\ufeff\ufffe\uffff]")
 _UNIT_ESCAPES = {"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r", "%": "%%"}
@@ -37,8 +38,8 @@ def unit_argument(value: Any) -> str:
 def unit_text(value: Any) -> str:
     """Return `value` bare for a systemd setting that takes the rest of its line, such as ``Description=``."""
     text = _without_nul(value)
-    if not text.isprintable() or text.endswith("\\"):
-        raise ValueError("a bare unit setting takes one line of printable text that does not end in a backslash")
+    if any(is_unsafe(character) for character in text) or text.endswith("\\"):
+        raise ValueError("a bare unit setting takes one clean line of text that does not end in a backslash")
     return text.replace("%", "%%")
 
 

@@ -94,9 +94,7 @@ def entry(name: str, **arguments: Any) -> StepEntry:
     return StepEntry(name, freeze(arguments))
 
 
-def make_step(
-    name: str, *, writes: Iterable[str] = (), takes: Iterable[str] = (), **changes: Any
-) -> StepInfo:
+def make_step(name: str, *, writes: Iterable[str] = (), takes: Iterable[str] = (), **changes: Any) -> StepInfo:
     """A step that writes the keys `writes` and refuses arguments other than `takes`."""
     known, keys = frozenset(takes), frozenset(writes)
 

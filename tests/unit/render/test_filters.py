@@ -89,6 +89,7 @@ def test_a_unit_argument_is_not_expanded() -> None:
 
 def test_bare_unit_text() -> None:
     assert unit_text('Gateway of "A & B", 100%') == 'Gateway of "A & B", 100%%'
+    assert unit_text("A\xa0B 👩‍👧") == "A\xa0B 👩‍👧"
 
 
 @pytest.mark.parametrize("text", ["a\nb", "a\\", "a\x1b"])
