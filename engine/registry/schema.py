@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 
 from engine.errors import InvalidInput
 from engine.registry.formats import checker
-from engine.registry.yaml_loader import Document, KeyPath
+from engine.registry.yaml_loader import Coerced, Document, KeyPath
 
 _Error = Any
 """A ``jsonschema.ValidationError``: its attributes are typed as possibly unset, which they never are here."""
@@ -48,10 +48,11 @@ def read_schema(package: str, name: str) -> Mapping[str, Any]:
 
 def check(document: Document, schema: Mapping[str, Any]) -> None:
     """Raise :class:`InvalidInput` with every problem of `document`; one without problems returns."""
-    coerced = list(_coerced_problems(document))
+    problems = list(_schema_problems(document, schema))
+    misplaced = {problem.path for problem in problems}
+    coerced = [_coerced_problem(document, found, found.path in misplaced) for found in document.coerced]
     explained = {problem.path for problem in coerced}
-    others = [problem for problem in _schema_problems(document, schema) if problem.path not in explained]
-    raise_problems(document, coerced + others)
+    raise_problems(document, coerced + [problem for problem in problems if problem.path not in explained])
 
 
 def raise_problems(document: Document, problems: list[Problem]) -> None:
@@ -91,15 +92,11 @@ def _shown_key(part: str) -> str:
     return part if plain else json.dumps(part, ensure_ascii=False)
 
 
-def _coerced_problems(document: Document) -> Iterator[Problem]:
-    for coerced in document.coerced:
-        value = document.value_at(coerced.path)
-        kind, shown = _kind(value), _shown(value)
-        yield Problem(
-            coerced.path,
-            f"{coerced.text} reads as the {kind} {shown}",
-            f'quote it to keep it as text: "{coerced.text}"; write {shown} if the {kind} is meant',
-        )
+def _coerced_problem(document: Document, coerced: Coerced, wants_text: bool) -> Problem:
+    value = document.value_at(coerced.path)
+    kind, shown = _kind(value), _shown(value)
+    other = "" if wants_text else f", or write {shown} if the {kind} is meant"
+    return Problem(coerced.path, f"{coerced.text} reads as the {kind} {shown}", f'quote it: "{coerced.text}"{other}')
 
 
 def _schema_problems(document: Document, schema: Mapping[str, Any]) -> Iterator[Problem]:

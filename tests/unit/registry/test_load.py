@@ -123,7 +123,7 @@ lab: {packages: [caddy, python3-venv]}
         ("address", "~", 12, "wanted text, found nothing (null)"),
         ("ssh_port", "0", 12, "wanted a port from 1 to 65535"),
         ("ssh_port", '"22"', 12, 'wanted a port from 1 to 65535, found the text "22"'),
-        ("ssh_port", "022", 12, '022 reads as the number 22\n  hint: quote it to keep it as text: "022"'),
+        ("ssh_port", "022", 12, '022 reads as the number 22\n  hint: quote it: "022"'),
         ("ssh_port", "22.5", 12, "wanted a port"),
         ("ssh_user", '"root\\n"', 12, "wanted the name of a user"),
         ("ssh_user", "-oX", 12, "wanted the name of a user"),

@@ -75,13 +75,13 @@ def test_places_do_not_matter_to_equality(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ("2026.10", '2026.10 reads as the number 2026.1 (or hint) quote it to keep it as text: "2026.10"'),
+        ("2026.10", '2026.10 reads as the number 2026.1 (or hint) quote it: "2026.10"'),
         ("2026.1", 'wanted text, found the number 2026.1 (or hint) quote it: "2026.1"'),
         ("20261022", 'wanted text, found the number 20261022 (or hint) quote it: "20261022"'),
         ("2026-10-22", "'2026-10-22' is not a version"),
         (
             "!!float 2026.10",
-            '2026.10 reads as the number 2026.1 (or hint) quote it to keep it as text: "2026.10"',
+            '2026.10 reads as the number 2026.1 (or hint) quote it: "2026.10"',
         ),
         ("~", "wanted text, found nothing (null)"),
         ("true", "wanted text, found the truth value true"),
