@@ -21,10 +21,12 @@ def workspace_at(root: Path, revision: str) -> Iterator[Workspace]:
     """
     with tempfile.TemporaryDirectory(prefix="tenantry-revision-") as name:
         directory = Path(name)
-        prefix = _git(root, "rev-parse", "--show-prefix").strip()
+        prefix = _git(root, "rev-parse", "--show-prefix").rstrip("\n")
         commit = _git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}").strip()
         archive = directory / "revision.tar"
-        _git(root, "archive", "--format=tar", f"--output={archive}", f"{commit}:{prefix}")
+        # From the top: below it git refuses a tree of another directory.
+        top = Path(_git(root, "rev-parse", "--show-toplevel").rstrip("\n"))
+        _git(top, "archive", "--format=tar", f"--output={archive}", f"{commit}:{prefix}")
         tree = directory / "fleet"
         tree.mkdir()
         _run(["tar", "--extract", f"--file={archive}", f"--directory={tree}"])

@@ -1,0 +1,118 @@
+"""status, history and logs: from records and locks alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from engine.clock import SystemClock
+from engine.locks import LockDirectory
+from engine.records import RunResult, RunStore
+from engine.subject import Subject
+from tests.cli.conftest import Tenantry
+from tests.fleets import HEAD
+
+MAPLE = Subject("tenant", "maple")
+
+
+def store(tenantry: Tenantry) -> RunStore:
+    return RunStore(tenantry.state_directory / "records", SystemClock())
+
+
+def run(tenantry: Tenantry, name: str, result: RunResult | None, **fields: str) -> None:
+    record = store(tenantry).start(MAPLE, job="converge", run=name, process=os.getpid())
+    record.update(phase="commit", **fields)
+    record.log("apply: \x1b]0;title\x07 done")
+    if result:
+        record.finish(result, "maple: no\n  hint: look" if result is RunResult.FAILED else None)
+
+
+def maple(tenantry: Tenantry) -> dict:
+    document = tenantry.document("status", "status")
+    return next(entry for entry in document["tenants"] if entry["slug"] == "maple")
+
+
+def test_status_before_the_first_run_knows_nothing_and_writes_nothing(tenantry: Tenantry):
+    document = tenantry.document("status", "status")
+    assert document == {
+        "tenants": [
+            {"slug": slug, "version": None, "head": HEAD, "lock": None, "last_run": None, "live": None}
+            for slug in ("maple", "harbor")
+        ]
+    }
+    assert not tenantry.state_directory.exists()
+
+
+def test_the_version_is_that_of_the_last_run_that_arrived(tenantry: Tenantry):
+    run(tenantry, "20261101T000000Z-1", RunResult.UPDATED, to_version="2026.10.22")
+    run(tenantry, "20261102T000000Z-2", RunResult.FAILED, from_version="2026.10.22", to_version=HEAD)
+    entry = maple(tenantry)
+    assert entry["version"] == "2026.10.22"
+    assert entry["last_run"]["result"] == "failed"
+    run(tenantry, "20261103T000000Z-3", RunResult.UNCHANGED, from_version=HEAD, to_version=HEAD)
+    assert maple(tenantry)["version"] == HEAD
+
+
+def test_a_held_lock_names_its_holder_and_its_run_is_running(tenantry: Tenantry):
+    run(tenantry, "20261101T000000Z-1", None)
+    locks = LockDirectory(tenantry.state_directory / "locks", SystemClock())
+    with locks.hold(MAPLE, job="converge", run="20261101T000000Z-1"):
+        entry = maple(tenantry)
+    assert entry["lock"]["run"] == "20261101T000000Z-1"
+    assert entry["lock"]["pid"] == os.getpid()
+    assert entry["last_run"]["result"] == "running"
+
+
+def test_a_running_record_without_its_lock_is_interrupted(tenantry: Tenantry):
+    run(tenantry, "20261101T000000Z-1", None)
+    assert maple(tenantry)["last_run"]["result"] == "interrupted"
+    locks = LockDirectory(tenantry.state_directory / "locks", SystemClock())
+    with locks.hold(MAPLE, job="converge", run="20261102T000000Z-2"):
+        assert maple(tenantry)["last_run"]["result"] == "interrupted"
+
+
+def test_status_in_a_pipe_is_one_plain_line_a_tenant(tenantry: Tenantry):
+    run(tenantry, "20261101T000000Z-1", RunResult.UPDATED, to_version=HEAD)
+    lines = tenantry("status").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["tenant", "maple", "harbor"]
+    assert lines[1].split()[1:3] == [HEAD, HEAD]
+    assert "\x1b" not in "".join(lines)
+
+
+def test_history_lists_finished_runs_the_oldest_first(tenantry: Tenantry):
+    run(tenantry, "20261101T000000Z-1", RunResult.UPDATED, to_version="2026.10.22")
+    run(tenantry, "20261102T000000Z-2", RunResult.FAILED, to_version=HEAD)
+    run(tenantry, "20261103T000000Z-3", None)
+    document = tenantry.document("history", "history", "maple")
+    assert [entry["result"] for entry in document["runs"]] == ["updated", "failed"]
+    assert len(tenantry("history", "maple").out.splitlines()) == 3
+    assert "no run" in tenantry("history", "harbor").out
+
+
+def test_logs_print_the_newest_run_or_the_named_one_without_control_characters(tenantry: Tenantry):
+    run(tenantry, "20261101T000000Z-1", RunResult.UPDATED)
+    run(tenantry, "20261102T000000Z-2", RunResult.FAILED)
+    assert tenantry.document("logs", "logs", "maple")["run"] == "20261102T000000Z-2"
+    assert tenantry.document("logs", "logs", "maple", "20261101T000000Z-1")["run"] == "20261101T000000Z-1"
+    text = tenantry("logs", "maple").out
+    assert "apply: " in text
+    assert "\x1b" not in text and "\x07" not in text
+
+
+def test_a_run_that_does_not_exist_or_leaves_the_records_is_refused(tenantry: Tenantry):
+    run(tenantry, "20261101T000000Z-1", RunResult.UPDATED)
+    for name in ("20261102T000000Z-2", "../../../tenant/maple/runs/20261101T000000Z-1", ".."):
+        result = tenantry("logs", "maple", name)
+        assert result.code == 2
+        assert "history" in result.err
+
+
+def test_a_reader_that_leaves_early_is_no_error(tenantry: Tenantry):
+    record = store(tenantry).start(MAPLE, job="converge", run="20261101T000000Z-1", process=os.getpid())
+    record.log_file.write_text("a line\n" * 100_000)
+    program = f"{sys.executable} -c 'from engine.cli.main import main; main()'"
+    command = f"{program} -C {tenantry.root} logs maple"
+    done = subprocess.run(["bash", "-c", f"{command} | head -1"], capture_output=True, text=True, check=True)
+    assert done.stdout == "a line\n"
+    assert done.stderr == ""
