@@ -30,15 +30,13 @@ def workspace_at(root: Path, revision: str) -> Iterator[Workspace]:
         tree = directory / "fleet"
         tree.mkdir()
         _run(["tar", "--extract", f"--file={archive}", f"--directory={tree}"])
-        yield _opened(tree, revision)
-
-
-def _opened(tree: Path, revision: str) -> Workspace:
-    try:
-        return open_workspace(tree)
-    except TenantryError as error:
-        text = str(error).replace(f"{tree}/", f"{revision}:")
-        raise InvalidInput(f"the fleet of revision {revision} is not usable: {text}") from error
+        try:
+            yield open_workspace(tree)
+        except TenantryError as error:
+            if str(tree) not in str(error):
+                raise
+            text = str(error).replace(f"{tree}/", f"{revision}:")
+            raise InvalidInput(f"the fleet of revision {revision} is not usable: {text}") from error
 
 
 def _git(root: Path, *arguments: str) -> str:
