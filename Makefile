@@ -47,13 +47,13 @@ setup: packages ## Make the virtual environment .venv from requirements.lock
 	        echo "setup: $(PYTHON) cannot make a virtual environment; as root, run: apt-get install --yes python3-venv" >&2
 	        exit 1
 	    }
-	    $(BIN)/pip install --quiet --no-input --disable-pip-version-check --require-hashes --no-deps \
+	    $(BIN)/pip install -qq --no-input --disable-pip-version-check --require-hashes --no-deps \
 	        --only-binary=:all: --requirement requirements.lock
 	    echo "$$lock" > .venv/lock.stamp
 	fi
 	if [ "$$(cat .venv/project.stamp 2>/dev/null)" != "$$project" ]; then
 	    echo "setup: installing this checkout into .venv"
-	    $(BIN)/pip install --quiet --no-input --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	    $(BIN)/pip install -qq --no-input --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	    echo "$$project" > .venv/project.stamp
 	fi
 
