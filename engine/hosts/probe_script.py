@@ -193,7 +193,7 @@ def gateway(settings):
     return {
         "port_open": status is not None,
         "running_version": version if isinstance(version, str) else None,
-        "runtime": read(settings["runtime_link"] + "/.complete"),
+        "runtime": read(settings["runtime_link"] + "/.tenantry-complete"),
         "report": report(settings["state_file"]),
         "history": history(settings["database"]),
         "config": config(settings["config_file"]),

@@ -127,10 +127,6 @@ def _kernel_knows(inode: int, pid: int) -> bool:
         for line in table:
             fields = line.split()
             # "12: FLOCK ADVISORY WRITE 4711 fe:00:131 0 EOF"; a waiter has "->" in second place.
-            if (
-                fields[1:4:2] == ["FLOCK", "WRITE"]
-                and int(fields[4]) == pid
-                and fields[5].endswith(f":{inode}")
-            ):
+            if fields[1:4:2] == ["FLOCK", "WRITE"] and int(fields[4]) == pid and fields[5].endswith(f":{inode}"):
                 return True
     return False

@@ -86,7 +86,7 @@ class Provision:
         provider.rebuild(tenant, user_data)
         self.job.enter(Phase.CLOUD_INIT, "waiting for the first boot")
         provider.wait(tenant, CLOUD_INIT_SECONDS)
-        with self.pool.session(tenant, lock=self.job.lock) as session:
+        with self.pool.session(tenant) as session:
             self._await_cloud_init(session)
             session.claim(self.job.run_id)
             self._phase(session, Phase.PHASE_A, "packages, service account, runtime", self.deploys.bootstrap)
@@ -110,9 +110,7 @@ class Provision:
                 hint="see /var/log/cloud-init.log on the host",
             )
 
-    def _phase(
-        self, session: Session, phase: Phase, what: str, deploy: Callable[[StepContext], None]
-    ) -> None:
+    def _phase(self, session: Session, phase: Phase, what: str, deploy: Callable[[StepContext], None]) -> None:
         self.job.enter(phase, what)
         context = self._context(session)
         with operation_errors(context, f"{phase.value} ({what})"):
@@ -149,7 +147,5 @@ def _function(root: Path, name: str) -> Callable[..., None]:
     path = root / "deploys" / f"{name}.py"
     function: Callable[..., None] | None = getattr(load_module(path), name, None)
     if function is None:
-        raise InvalidInput(
-            f"the file defines no function {name}", where=str(path), hint=f"define {name}(context, …)"
-        )
+        raise InvalidInput(f"the file defines no function {name}", where=str(path), hint=f"define {name}(context, …)")
     return function

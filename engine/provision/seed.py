@@ -25,9 +25,7 @@ def render_user_data(workspace: Workspace, tenant: Tenant, public_key: str) -> s
     text = render_template(make_environment(directory), directory, TEMPLATE, values)
     problem = _problem(text)
     if problem:
-        raise InvalidInput(
-            f"the user-data {problem}", where=str(directory / TEMPLATE), hint="correct the template"
-        )
+        raise InvalidInput(f"the user-data {problem}", where=str(directory / TEMPLATE), hint="correct the template")
     return text
 
 

@@ -136,6 +136,5 @@ class RunStore:
 def printable(text: str) -> str:
     """`text` with control characters escaped, so that a host's output cannot drive a terminal."""
     return "".join(
-        character if character.isprintable() or character == "\t" else repr(character)[1:-1]
-        for character in text
+        character if character.isprintable() or character == "\t" else repr(character)[1:-1] for character in text
     )

@@ -51,7 +51,10 @@ class Assessment:
             "tenant": self.tenant.slug,
             "plan": self.plan.digest(),
             "files": [
-                [item.rendered.file.path, item.rendered.digest, sorted(item.aspects)]
+                [
+                    item.rendered.file.path,
+                    [[change.aspect, change.found, change.wanted] for change in item.changes],
+                ]
                 for item in self.differences
             ],
             "owed": [
@@ -81,9 +84,7 @@ def assess(workspace: Workspace, tenant: Tenant, status: Status) -> Assessment:
     applied = check_applied(manifest, workspace.digests, status.applied, marker)
     _refuse_edited(tenant, applied)
     rendered = render_at(workspace, tenant, manifest.head)
-    return Assessment(
-        tenant, marker, plan, rendered, tuple(compare(rendered, status.rendered)), status, applied
-    )
+    return Assessment(tenant, marker, plan, rendered, tuple(compare(rendered, status.rendered)), status, applied)
 
 
 def version_of_record(tenant: Tenant, status: Status) -> Version | None:
@@ -130,8 +131,7 @@ def _edit(step: PatchStep, arguments: Any) -> Callable[[str], str]:
 def _refuse_edited(tenant: Tenant, applied: AppliedCheck) -> None:
     if applied.edited:
         listing = "; ".join(
-            f"{edited.version}: applied as {edited.recorded}, now {edited.current}"
-            for edited in applied.edited
+            f"{edited.version}: applied as {edited.recorded}, now {edited.current}" for edited in applied.edited
         )
         raise EditedRelease(
             f"an applied release was edited: {listing}",

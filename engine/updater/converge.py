@@ -250,9 +250,7 @@ class Converge:
 
     def _commit(self, assessment: Assessment) -> None:
         pending, ledger = assessment.plan.pending, Ledger(self.session)
-        self._enter(
-            Phase.COMMIT, f"version {assessment.plan.head}" if pending else "the marker stays where it is"
-        )
+        self._enter(Phase.COMMIT, f"version {assessment.plan.head}" if pending else "the marker stays where it is")
         if not pending:
             ledger.restarted()
             return
@@ -339,9 +337,7 @@ def owed_by(differences: tuple[Difference, ...]) -> tuple[tuple[str, ...], tuple
 def write_rendered(session: Session, difference: Difference) -> None:
     """Replace one file of the rendered set on the host, atomically."""
     file = difference.rendered.file
-    session.write_file(
-        file.path, difference.rendered.content, owner=file.owner, group=file.group, mode=file.mode
-    )
+    session.write_file(file.path, difference.rendered.content, owner=file.owner, group=file.group, mode=file.mode)
 
 
 def reload_units(session: Session, owed: tuple[str, ...]) -> None:

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TypeVar
 
 from engine.errors import TenantryError
+from engine.hosts.access import Access
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
 from engine.registry.model import Tenant
@@ -17,7 +18,7 @@ from engine.updater.notify import Sender, send
 from engine.updater.outcome import Options, Outcome
 from engine.updater.workspace import Workspace
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 def converge_many(
@@ -33,7 +34,7 @@ def converge_many(
     def converge_one(pool: SessionPool, tenant: Tenant) -> Outcome:
         def work(job: Job) -> Outcome:
             job.enter(Phase.CONNECT, "connecting")
-            with pool.session(tenant, lock=job.lock) as session:
+            with pool.session(tenant) as session:
                 return Converge(job, session, options, sender).run()
 
         return run_job(workspace, tenant, "converge", work)
@@ -44,13 +45,13 @@ def converge_many(
 def ask_many(
     workspace: Workspace,
     tenants: Sequence[Tenant],
-    question: Callable[[Tenant, Session], Answer],
+    question: Callable[[Tenant, Session], Result],
     *,
     parallel: int | None = None,
-) -> tuple[Answer | TenantryError, ...]:
+) -> tuple[Result | TenantryError, ...]:
     """Ask each tenant something without lock, record or change; an error stands in its place."""
 
-    def ask_one(pool: SessionPool, tenant: Tenant) -> Answer | TenantryError:
+    def ask_one(pool: SessionPool, tenant: Tenant) -> Result | TenantryError:
         workspace.report(Event(tenant.slug, Phase.PROBE, "asking the tenant"))
         try:
             with pool.session(tenant) as session:
@@ -66,19 +67,26 @@ def ask_many(
 def map_tenants(
     workspace: Workspace,
     tenants: Sequence[Tenant],
-    work: Callable[[SessionPool, Tenant], Answer],
+    work: Callable[[SessionPool, Tenant], Result],
     *,
     parallel: int | None = None,
-) -> tuple[Answer, ...]:
+) -> tuple[Result, ...]:
     """Call `work` for each tenant in a greenlet of its own, in batches that share a pyinfra State."""
     settings = workspace.fleet.settings
-    results: list[Answer] = []
+    access = Access(workspace.fleet, workspace.state_directory, workspace.clock)
+    results: list[Result] = []
     for batch in _batches(tenants, settings.batch_size):
-        with SessionPool(workspace.fleet, batch, workspace.state_directory) as pool:
-            results += pool.map(
-                lambda tenant: work(pool, tenant), batch, parallel=parallel or settings.parallel
-            )
+        with SessionPool(access, batch) as pool:
+            found = pool.run(lambda tenant: work(pool, tenant), parallel=parallel or settings.parallel)  # noqa: B023
+        results += [_value(found[tenant.slug]) for tenant in batch]
     return tuple(results)
+
+
+def _value(found: Result | Exception) -> Result:
+    # `work` turns what a tenant can cause into its result; anything else is a defect of ours.
+    if isinstance(found, Exception):
+        raise found
+    return found
 
 
 def _batches(tenants: Iterable[Tenant], size: int) -> Iterable[Sequence[Tenant]]:

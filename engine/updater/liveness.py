@@ -80,17 +80,13 @@ def wait_for_life(
 
 def _channel_problems(state: GatewayState, gateway: Gateway, restart: Restart | None) -> list[str]:
     if gateway.channels and state.report_pid != state.service.main_pid:
-        return [
-            f"the channel report is of process {state.report_pid}, the unit runs {state.service.main_pid}"
-        ]
+        return [f"the channel report is of process {state.report_pid}, the unit runs {state.service.main_pid}"]
     found = []
     for name in gateway.channels:
         channel = state.channels.get(name)
         if channel is None or not channel.is_connected:
             found.append(f"channel {name} is {channel.state if channel else 'not reported'}")
-        elif restart and (
-            channel.updated_at is None or channel.updated_at < restart.started_at - _SAME_MOMENT_SECONDS
-        ):
+        elif restart and (channel.updated_at is None or channel.updated_at < restart.started_at - _SAME_MOMENT_SECONDS):
             found.append(f"channel {name} has not connected since the restart")
     return found
 

@@ -38,9 +38,7 @@ def send(target: str, text: str) -> Delivery:
     return Delivery.UNKNOWN if broken else Delivery.REFUSED
 
 
-def deliver(
-    note: OwedNote, target: str | None, record: Callable[[OwedNote | None], None], sender: Sender
-) -> str:
+def deliver(note: OwedNote, target: str | None, record: Callable[[OwedNote | None], None], sender: Sender) -> str:
     """Send an owed note and keep its record true through a crash; returns what happened, in words.
 
     `record` writes the note's state on the tenant: "sending" before the attempt, so that an attempt whose

@@ -93,7 +93,7 @@ class TenantPlan:
                 {
                     "name": item.rendered.file.name,
                     "path": item.rendered.file.path,
-                    "differs_in": sorted(item.aspects),
+                    "differs_in": [change.aspect.value for change in item.changes],
                 }
                 for item in assessment.differences
             ],
@@ -128,9 +128,7 @@ def _forecast(workspace: Workspace, assessment: Assessment, session: Session) ->
     return tuple(forecasts)
 
 
-def _context(
-    workspace: Workspace, assessment: Assessment, session: Session, planned: PlannedStep
-) -> StepContext:
+def _context(workspace: Workspace, assessment: Assessment, session: Session, planned: PlannedStep) -> StepContext:
     return StepContext(
         tenant=assessment.tenant,
         settings=workspace.fleet.settings,

@@ -60,8 +60,7 @@ class Verification:
             "failed": self.count(Verdict.FAILED),
             "expected_warnings": self.count(Verdict.WARNING),
             "checks": [
-                {"name": check.name, "verdict": check.verdict.value, "detail": check.detail}
-                for check in self.checks
+                {"name": check.name, "verdict": check.verdict.value, "detail": check.detail} for check in self.checks
             ],
         }
 
@@ -84,9 +83,7 @@ def verify(workspace: Workspace, tenant: Tenant, status: Status) -> Verification
 
 def _version(workspace: Workspace, version: Version | None) -> Iterator[Check]:
     head = workspace.manifest.head
-    yield _check(
-        "head reached", version == head, f"the tenant is at {version or 'version zero'}, the head is {head}"
-    )
+    yield _check("head reached", version == head, f"the tenant is at {version or 'version zero'}, the head is {head}")
 
 
 def _services(workspace: Workspace, status: Status) -> Iterator[Check]:
@@ -106,9 +103,7 @@ def _gateway(workspace: Workspace, status: Status) -> Iterator[Check]:
     yield _check(f"port {gateway.port}", bool(state and state.port_open), "; ".join(found))
     for name in gateway.channels:
         channel = state.channels.get(name) if state else None
-        yield _check(
-            f"channel {name}", bool(channel and channel.is_connected and not found), "; ".join(found)
-        )
+        yield _check(f"channel {name}", bool(channel and channel.is_connected and not found), "; ".join(found))
     running = state.running_version if state else None
     yield _check(
         "running version is the installed one",
@@ -129,16 +124,18 @@ def _routes(workspace: Workspace, version: Version | None, status: Status) -> It
         )
 
 
-def _rendered(
-    workspace: Workspace, tenant: Tenant, version: Version | None, status: Status
-) -> Iterator[Check]:
+def _rendered(workspace: Workspace, tenant: Tenant, version: Version | None, status: Status) -> Iterator[Check]:
     if version is None:
         return
     rendered = render_at(workspace, tenant, version)
     different = {item.rendered.file.name: item for item in compare(rendered, status.rendered)}
     for item in rendered:
         difference = different.get(item.file.name)
-        detail = f"{item.file.path} differs in {', '.join(sorted(difference.aspects))}" if difference else ""
+        detail = (
+            f"{item.file.path} differs in {', '.join(change.aspect for change in difference.changes)}"
+            if difference
+            else ""
+        )
         yield _check(f"rendered {item.file.name}", difference is None, detail)
 
 

@@ -15,9 +15,7 @@ import time
 
 def show(unit, name):
     command = ["systemctl", "show", "--value", "-p", name, unit]
-    return subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True
-    ).stdout.strip()
+    return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def systemctl(*arguments):

@@ -65,11 +65,8 @@ def open_workspace(
     findings = lint(manifest, catalog.infos, limit=fleet.settings.notify.limit_characters)
     if findings:
         raise InvalidInput(
-            "the manifest has errors:\n"
-            + "\n".join(f"  {finding.where}: {finding.message}" for finding in findings),
+            "the manifest has errors:\n" + "\n".join(f"  {finding.where}: {finding.message}" for finding in findings),
             where=str(root / "releases.yaml"),
             hint="correct them; `tenantry release lint` shows them again",
         )
-    return Workspace(
-        fleet, manifest, catalog, state_directory or root / "var", clock or SystemClock(), report
-    )
+    return Workspace(fleet, manifest, catalog, state_directory or root / "var", clock or SystemClock(), report)

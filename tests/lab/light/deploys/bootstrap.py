@@ -3,6 +3,7 @@
 from pyinfra.operations import files, server
 
 from engine.steps import StepContext
+from engine.steps.step import completion_of
 
 VERSION = "1.0"
 
@@ -15,6 +16,7 @@ def bootstrap(context: StepContext) -> None:
         name="Gateway",
         commands=[
             f"mkdir -p /opt/light/{VERSION} && cp {shipped}/gateway.py /opt/light/{VERSION}/",
+            completion_of(f"/opt/light/{VERSION}"),
             f"[ -e /opt/light/current ] || ln -s /opt/light/{VERSION} /opt/light/current",
         ],
     )

@@ -13,9 +13,7 @@ def runs_version(context: StepContext) -> Answer:
     return Answer.UNKNOWN if output.status else Answer.of(output.stdout.decode().strip() == target)
 
 
-@upgrade(
-    link="/opt/light/current", directory="/opt/light/{version}", bundle="gateway", precondition=runs_version
-)
+@upgrade(link="/opt/light/current", directory="/opt/light/{version}", bundle="gateway", precondition=runs_version)
 def gateway(context: StepContext, *, version: str) -> Iterator[StringCommand]:
     target = f"/opt/light/{version}"
     yield StringCommand(f"mkdir -p {target} && cp {context.staging}/gateway.py {target}/")

@@ -44,9 +44,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 database = sqlite3.connect(HOME / "state.db")
 database.execute("PRAGMA journal_mode=WAL")
-database.execute(
-    "CREATE TABLE IF NOT EXISTS messages (session_id TEXT, role TEXT, content TEXT, timestamp REAL)"
-)
+database.execute("CREATE TABLE IF NOT EXISTS messages (session_id TEXT, role TEXT, content TEXT, timestamp REAL)")
 database.commit()
 if fault() == "crash":
     sys.exit("told to crash")

@@ -1,0 +1,166 @@
+"""A converge on real hosts: to the head, again, after edits, for many at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import ExitCode
+from engine.records import RunResult
+from engine.updater.fleet import ask_many
+from engine.updater.outcome import Options
+from engine.updater.plan import plan_tenant
+from engine.updater.verify import verify
+from tests.lab.light_fleet import LightFleet
+
+GREETING = "Hello 'you' & \"{{ all }}\" $(id) %}\n"
+
+
+def test_a_fresh_tenant_reaches_the_head_and_a_second_run_changes_nothing(maple: LightFleet):
+    first = maple.converge("maple")
+    assert (first.result, first.exit_code, first.error) == (RunResult.UPDATED, ExitCode.DONE, None)
+    assert first.restarted and first.to_version == "2026.10.3"
+    assert maple.marker("maple") == "2026.10.3"
+    assert maple.run("maple", "cat /srv/light/greetings/hello") == GREETING
+    assert maple.run("maple", "readlink /opt/light/current").strip() == "/opt/light/1.1"
+    assert maple.run("maple", "cat /srv/light/SOUL.md").endswith("Always say please.\n")
+    # The step that two releases share ran once.
+    assert maple.run("maple", "cat /srv/light/greeting-runs").splitlines() == ["run"]
+
+    pid = maple.run("maple", "systemctl show -P MainPID light-gateway.service")
+    second = maple.converge("maple")
+    assert (second.result, second.steps, second.files, second.restarted) == (
+        RunResult.UNCHANGED,
+        (),
+        (),
+        False,
+    )
+    assert maple.run("maple", "systemctl show -P MainPID light-gateway.service") == pid
+
+
+def test_an_upgrade_takes_a_snapshot_of_the_state_before_the_switch(maple: LightFleet):
+    maple.say("maple", "remember me", age_seconds=1000)
+    outcome = maple.converge("maple")
+    snapshot = f"/var/lib/tenantry/snapshots/{outcome.run}"
+    text = maple.run("maple", f"sqlite3 {snapshot}/state.db 'SELECT content FROM messages'")
+    assert text.strip() == "remember me"
+    assert maple.run("maple", f"stat -c %a {snapshot}/..").strip() == "700"
+
+
+def test_a_patch_keeps_the_file_as_it_was_before_its_first_edit(maple: LightFleet):
+    before = maple.run("maple", "cat /srv/light/SOUL.md")
+    maple.converge("maple")
+    copy = "/var/lib/tenantry/copies/polite/srv__light__SOUL.md"
+    assert maple.run("maple", f"cat {copy}") == before
+    maple.run("maple", "echo changed > /srv/light/SOUL.md; rm /var/lib/tenantry/version")
+    maple.converge("maple")
+    assert maple.run("maple", f"cat {copy}") == before
+
+
+def test_a_trade_condition_decides_on_each_tenant(two: LightFleet):
+    two.converge_all()
+    assert two.run("maple", "ls /srv/light/estate").strip() == "/srv/light/estate"
+    assert two.run("cedar", "ls /srv/light/estate || true") == ""
+
+
+def test_an_edited_template_is_planned_converged_and_leaves_the_marker_alone(maple: LightFleet):
+    maple.converge("maple")
+    template = maple.root / "templates/personality.j2"
+    template.write_text(template.read_text() + "Sign as {{ tenant.owner_name }}. „Grüße“ {{ '{{ raw }}' }} & 100%\n")
+    workspace = maple.workspace()
+    tenant = workspace.fleet.tenants["maple"]
+    (plan,) = ask_many(workspace, [tenant], lambda t, s: plan_tenant(workspace, t, s, with_diff=True))
+    assert plan.has_changes and not plan.steps
+    assert "+Sign as Owner of maple. „Grüße“ {{ raw }} & 100%" in plan.diffs[0]
+
+    outcome = maple.converge("maple")
+    assert (outcome.result, outcome.files, outcome.restarted) == (
+        RunResult.UPDATED,
+        ("/srv/light/SOUL.md",),
+        True,
+    )
+    assert maple.marker("maple") == "2026.10.3"
+    assert "„Grüße“ {{ raw }} & 100%\n" in maple.run("maple", "cat /srv/light/SOUL.md")
+    assert maple.converge("maple").result is RunResult.UNCHANGED
+
+
+def test_hand_edits_of_rendered_files_are_put_back(maple: LightFleet):
+    maple.converge("maple")
+    maple.run("maple", "chmod 0666 /srv/light/SOUL.md; echo more >> /etc/systemd/system/light-gateway.service")
+    outcome = maple.converge("maple")
+    assert set(outcome.files) == {"/srv/light/SOUL.md", "/etc/systemd/system/light-gateway.service"}
+    assert maple.run("maple", "stat -c %a /srv/light/SOUL.md").strip() == "640"
+
+
+def test_a_plan_digest_holds_a_converge_to_what_was_seen(maple: LightFleet):
+    workspace = maple.workspace()
+    tenant = workspace.fleet.tenants["maple"]
+    (plan,) = ask_many(workspace, [tenant], lambda t, s: plan_tenant(workspace, t, s, with_diff=False))
+    refused = maple.converge("maple", options=Options(plan_digests=frozenset({"sha256:other"})))
+    assert refused.exit_code is ExitCode.FAILED and "the plan is now" in str(refused.error)
+    assert maple.marker("maple") is None
+    accepted = maple.converge("maple", options=Options(plan_digests=frozenset({plan.assessment.digest()})))
+    assert accepted.exit_code is ExitCode.DONE
+
+
+def test_a_plan_works_while_a_job_holds_the_lock_and_tells_what_it_knows(maple: LightFleet):
+    workspace = maple.workspace()
+    tenant = workspace.fleet.tenants["maple"]
+    with workspace.locks.hold(tenant.subject, job="backup", run="r"):
+        (plan,) = ask_many(workspace, [tenant], lambda t, s: plan_tenant(workspace, t, s, with_diff=False))
+        busy = maple.converge("maple")
+    assert [step.is_certain for step in plan.steps] == [True, False, False, False]
+    assert plan.steps[0].verdict == "would run: its effect is not there"
+    assert (busy.result, busy.exit_code, busy.run) == (RunResult.BUSY, ExitCode.BUSY, None)
+
+
+def test_an_edited_applied_release_is_refused_with_both_digests(maple: LightFleet):
+    maple.converge("maple")
+    path = maple.root / "releases.yaml"
+    path.write_text(path.read_text().replace("Hello 'you'", "Hello 'them'"))
+    outcome = maple.converge("maple")
+    assert outcome.exit_code is ExitCode.FAILED
+    assert "an applied release was edited: 2026.10.1: applied as sha256:" in str(outcome.error)
+
+
+def test_prose_may_change_after_a_release_was_applied(maple: LightFleet):
+    maple.converge("maple")
+    path = maple.root / "releases.yaml"
+    path.write_text(path.read_text().replace("Writes a greeting.", "Writes the first greeting."))
+    assert maple.converge("maple").result is RunResult.UNCHANGED
+
+
+def test_a_tenant_above_the_head_is_left_alone(maple: LightFleet):
+    maple.run("maple", "echo 2027.1.1 > /var/lib/tenantry/version")
+    outcome = maple.converge("maple")
+    assert outcome.exit_code is ExitCode.FAILED and "above this manifest's head" in str(outcome.error)
+    assert maple.marker("maple") == "2027.1.1"
+
+
+def test_a_server_that_was_never_provisioned_is_told_the_command(maple: LightFleet):
+    maple.run("maple", "mv /var/lib/tenantry/receipts/provisioned.json /var/lib/tenantry/receipts/away")
+    outcome = maple.converge("maple")
+    maple.run("maple", "mv /var/lib/tenantry/receipts/away /var/lib/tenantry/receipts/provisioned.json")
+    assert outcome.exit_code is ExitCode.FAILED
+    assert "tenantry provision maple --confirm maple" in str(outcome.error)
+
+
+def test_the_acceptance_check_counts(maple: LightFleet):
+    def check():
+        workspace = maple.workspace()
+        tenant = workspace.fleet.tenants["maple"]
+        (found,) = ask_many(workspace, [tenant], lambda t, s: verify(workspace, t, s.probe()))
+        return found
+
+    assert "head reached" in [item.name for item in check().checks if item.verdict.value == "failed"]
+    maple.converge("maple")
+    assert check().is_good, check()
+    maple.run("maple", "systemctl stop light-gateway.service")
+    assert not check().is_good
+
+
+@pytest.mark.parametrize("parallel", [1, 2])
+def test_one_tenants_failure_leaves_the_others_untouched(two: LightFleet, parallel: int):
+    two.run("maple", "printf garbage > /var/lib/tenantry/version")
+    maple, cedar = two.converge_all(parallel=parallel)
+    assert (maple.exit_code, cedar.exit_code) == (ExitCode.UNREACHABLE, ExitCode.DONE)
+    assert two.marker("cedar") == "2026.10.3" and two.marker("maple") == "garbage"
