@@ -157,6 +157,7 @@ class ImageCache:
                 hint="see that this machine's package sources work: apt-get update",
             ) from failure
         finish(partial)
+        commands.run("sync", "--file-system", str(partial))
         os.replace(partial, image)
         self._progress(f"base image {image.name} is ready")
 

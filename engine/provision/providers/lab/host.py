@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,11 +20,15 @@ from engine.provision.providers.lab.identity import make_key, public_half
 from engine.provision.providers.lab.model import HostSpec
 from engine.provision.providers.lab.model_stub import STUB_GROUP
 from engine.provision.providers.lab.network import NAMESPACES, LabNames, LabNetwork, address_at
-from engine.provision.providers.lab.processes import identify
+from engine.provision.providers.lab.processes import identify, is_first
 from engine.provision.providers.lab.state import HostRecord, LabState
 
 SUPERVISOR_FILES = Path("/run/systemd/nspawn/propagate")
+POWER_OFF = signal.SIGRTMIN + 4
+"""What systemd, as a process 1, takes as the order to power off."""
+
 POWER_OFF_SECONDS = 30.0
+POWER_OFF_AGAIN_SECONDS = 0.5
 HOST_KEY = Path("etc/ssh/ssh_host_ed25519_key")
 FIRST_BOOT_RESULT = Path("run/cloud-init/result.json")
 # A host that reboots makes nspawn end with 133, for whoever supervises it to start it again. Its lock
@@ -108,14 +113,20 @@ class HostMachine:
             path.write_text("\n".join([*lines, f"{address_at(subnet, 1)} {MODEL_NAME}"]) + "\n")
 
     def power_off(self) -> None:
-        """Ask the host to shut down in order; `release` ends what does not."""
-        if self.running and self.record.process is not None:
-            self.record.process.signal(signal.SIGTERM)
+        """Ask the host to shut down in order; one that only begins to boot does not hear it."""
+        with suppress(Refused):
+            init = identify(self.init_pid())
+            if init is not None:
+                init.signal(POWER_OFF)
 
-    def release(self, *, patience_seconds: float = 0) -> None:
+    def wait_off(self) -> None:
+        """Give the host time to shut down, and ask again meanwhile."""
+        deadline = time.monotonic() + POWER_OFF_SECONDS
+        while not self.group.wait_empty(POWER_OFF_AGAIN_SECONDS) and time.monotonic() < deadline:
+            self.power_off()
+
+    def release(self) -> None:
         """End what still runs, and remove mounts, wire and group; the disk's content stays."""
-        if patience_seconds:
-            self.group.wait_empty(patience_seconds)
         self.group.clear()
         self.disk.unmount()
         self._parts.network.disconnect(self.record.slug, self.record.index)
@@ -130,8 +141,9 @@ class HostMachine:
                 members = (self.group.directories[0] / group / "cgroup.procs").read_text().split()
             except FileNotFoundError:
                 continue
-            if members:
-                return min(int(member) for member in members)
+            for member in members:
+                if is_first(int(member)):
+                    return int(member)
         raise Refused("the host is not running", where=self.record.slug, hint="tenantry lab up")
 
     def ready(self) -> bool:

@@ -16,7 +16,7 @@ from engine.provision.providers.lab import machine
 from engine.provision.providers.lab.base_image import ImageCache, ImageRecipe
 from engine.provision.providers.lab.commands import Commands
 from engine.provision.providers.lab.filelock import held
-from engine.provision.providers.lab.host import POWER_OFF_SECONDS, HostMachine, HostParts, present_slugs
+from engine.provision.providers.lab.host import HostMachine, HostParts, present_slugs
 from engine.provision.providers.lab.model import HostSpec, LabHost
 from engine.provision.providers.lab.model_stub import ModelStub
 from engine.provision.providers.lab.network import (
@@ -98,6 +98,7 @@ class Lab:
             if record is not None:
                 self.state.write_host(replace(record.stopped(), phase=Phase.PREPARING, host_key=None))
             self._start(spec, image, subnet, parts)
+            self._ensure_stub(subnet, parts.commands)
         return self.find_required(spec.slug)
 
     def down(self, slugs: Iterable[str] | None = None) -> None:
@@ -234,7 +235,8 @@ class Lab:
                 parts.network.remove_bridge()
 
     def _switch_off(self, host: HostMachine) -> None:
-        host.release(patience_seconds=POWER_OFF_SECONDS)
+        host.wait_off()
+        host.release()
         self.state.write_host(host.record.stopped())
 
     def _remove(self, host: HostMachine) -> None:

@@ -20,7 +20,7 @@ class Process:
         """Whether exactly this process still runs; one that only waits to be reaped does not."""
         return identify(self.pid) == self
 
-    def signal(self, number: signal.Signals) -> None:
+    def signal(self, number: int) -> None:
         """Send a signal to exactly this process; nothing happens if it is gone."""
         try:
             descriptor = os.pidfd_open(self.pid)
@@ -45,3 +45,13 @@ def identify(pid: int) -> Process | None:
     # The command name may hold blanks and parentheses; the fields after the last one are regular.
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] in "ZX" else Process(pid, int(fields[19]))
+
+
+def is_first(pid: int) -> bool:
+    """Whether the process is number 1 in a process id namespace of its own."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(errors="replace")
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    numbers = next((line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:")), [])
+    return len(numbers) > 1 and numbers[-1] == "1"
