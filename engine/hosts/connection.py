@@ -148,22 +148,27 @@ def _authenticate(transport: paramiko.Transport, target: Target, identity: param
     try:
         left = transport.auth_publickey(target.user, identity)
     except paramiko.AuthenticationException as error:
-        refusal = _refused(transport, target, str(error))
-        if transport.is_active() or transport.get_banner():
-            raise refusal from error
-        raise paramiko.SSHException("the host closed the connection during authentication") from error
+        _raise_not_admitted(transport, target)
+        if not transport.is_active():
+            raise paramiko.SSHException("the host closed the connection during authentication") from error
+        raise _refused(target, str(error)) from error
     if left:
-        raise _refused(transport, target, f"the host wants {', '.join(left)} as well")
+        raise _refused(target, f"the host wants {', '.join(left)} as well")
 
 
-def _refused(transport: paramiko.Transport, target: Target, reason: str) -> AuthenticationRefused:
-    banner = (transport.get_banner() or b"").decode(errors="replace").strip()
-    if "not permitted to log in" in banner or "booting up" in banner:
-        return AuthenticationRefused(
-            f"the host admits no user now: {banner}",
+def _raise_not_admitted(transport: paramiko.Transport, target: Target) -> None:
+    """Raise if the host has told why it lets nobody in, as one does that is booting."""
+    # Not get_banner(): it has no answer any more once the host has hung up.
+    banner = (getattr(transport.auth_handler, "banner", None) or b"").decode(errors="replace")
+    if "booting up" in banner or "not permitted to log in" in banner or "going down" in banner:
+        raise AuthenticationRefused(
+            f"the host admits no user now: {' '.join(banner.split())}",
             where=str(target),
-            hint="it is booting or going down; try again",
+            hint="try again when /run/nologin is gone",
         )
+
+
+def _refused(target: Target, reason: str) -> AuthenticationRefused:
     return AuthenticationRefused(
         f"the host refused the identity {target.identity}: {reason.rstrip('.')}",
         where=str(target),

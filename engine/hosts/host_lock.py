@@ -23,7 +23,8 @@ INPUT = f"{HOME}/input"
 
 _REFUSED_STATUS = 121
 
-# Arguments: nonce, run id, label, command, number of bytes that standard input has ("-": unknown).
+# Arguments: nonce, run id, label, command, number of bytes that standard input has ("-": unknown),
+# "terminal" for a command that is to see one.
 # Descriptor 8 is the lock, 3 and 4 are the connection's streams, 5 the command's errors, 9 its status.
 _TAKE = f"""
 refuse() {{ printf '%s\\n' "tenantry $nonce $1" >&2; cat {LOCK} >&2; exit {_REFUSED_STATUS}; }}
@@ -47,6 +48,7 @@ if [ "$5" != - ]; then
   (umask 077; exec cat > {INPUT}) && exec < {INPUT} && rm -f {INPUT} || exit 1
   [ "$(stat -Lc %s /dev/fd/0)" = "$5" ] || refuse cut
 fi
+if [ "$6" = terminal ]; then sh -c "$4" 8>&-; exit $?; fi
 relay() {{ trap '' PIPE; cat 2>/dev/null || cat >/dev/null; }}
 exec 3>&1 4>&2
 status=$(
@@ -66,6 +68,19 @@ class Refusal(Enum):
 
 
 @dataclass(frozen=True)
+class Guarded:
+    """A command under the lock. `label` is kept on the host while it runs.
+
+    `stdin_bytes` is how many bytes of input must have come before it starts, None for a stream.
+    """
+
+    command: str
+    label: str
+    stdin_bytes: int | None = None
+    terminal: bool = False
+
+
+@dataclass(frozen=True)
 class Refused:
     """A refusal with the run and command that hold the lock, or the run that claimed the host."""
 
@@ -79,10 +94,11 @@ def claim(run_id: str, nonce: str) -> str:
     return _program(_CLAIM, nonce, run_id)
 
 
-def guard(run_id: str, nonce: str, label: str, command: str, stdin_bytes: int | None) -> str:
-    """The program that runs `command` under the lock. `label` is kept on the host while it runs."""
-    size = "-" if stdin_bytes is None else str(stdin_bytes)
-    return _program(_GUARD, nonce, run_id, short(label), command, size)
+def guard(run_id: str, nonce: str, guarded: Guarded) -> str:
+    """The program that runs a command under the lock."""
+    size = "-" if guarded.stdin_bytes is None else str(guarded.stdin_bytes)
+    terminal = "terminal" if guarded.terminal else "-"
+    return _program(_GUARD, nonce, run_id, short(guarded.label), guarded.command, size, terminal)
 
 
 def refusal(output: Output, nonce: str) -> Refused | None:

@@ -41,9 +41,7 @@ def encode(value):
         return "[" + ", ".join(map(encode, value)) + "]"
     if isinstance(value, str):
         return quote(value)
-    return (
-        {True: "true", False: "false", None: "null"}[value] if value in (True, False, None) else repr(value)
-    )
+    return {True: "true", False: "false", None: "null"}[value] if value in (True, False, None) else repr(value)
 
 
 def clock():
@@ -162,9 +160,7 @@ def get(route):
             import ssl
 
             # The question is whether the proxy answers; who it is to the world cannot be seen from inside.
-            connection = ssl._create_unverified_context().wrap_socket(
-                connection, server_hostname=route["host"]
-            )
+            connection = ssl._create_unverified_context().wrap_socket(connection, server_hostname=route["host"])
         connection.settimeout(TIMEOUT)
         request = f"GET {route['path']} HTTP/1.0\r\nHost: {route['host']}\r\nConnection: close\r\n\r\n"
         connection.sendall(request.encode())
@@ -225,7 +221,8 @@ def history(path):
 
     live = os.path.exists(path + "-wal")
     quoted = "".join(
-        chr(byte) if chr(byte).isalnum() or byte in b"/._-" else f"%{byte:02X}" for byte in os.fsencode(path)
+        chr(byte) if byte < 128 and chr(byte).isalnum() or byte in b"/._-" else f"%{byte:02X}"
+        for byte in os.fsencode(path)
     )
     # Without a log beside it nobody writes; an ordinary opening would then create the log's files.
     uri = "file:" + quoted + ("?mode=ro" if live else "?immutable=1")

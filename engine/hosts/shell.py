@@ -12,7 +12,7 @@ from engine.errors import Busy, CommandFailed, CommandLost, StaleRun
 from engine.hosts import host_lock
 from engine.hosts.channel import Output, Request, Sink, Source, short
 from engine.hosts.connection import Connection
-from engine.hosts.host_lock import Refusal, Refused
+from engine.hosts.host_lock import Guarded, Refusal, Refused
 from engine.hosts.privilege import as_root, check_privilege, shell
 from engine.registry.model import Transport as Bounds
 
@@ -79,8 +79,9 @@ class HostShell:
         if run_id is None:
             return self._send(as_root(shell(command), self._user), label, streams, timeout)
         size = len(streams.stdin) if isinstance(streams.stdin, bytes) else None
+        guarded = Guarded(command, label, size, streams.terminal)
         return self._under_lock(
-            lambda nonce: host_lock.guard(run_id, nonce, label, command, size), label, streams, timeout
+            lambda nonce: host_lock.guard(run_id, nonce, guarded), label, streams, timeout
         )
 
     def check(

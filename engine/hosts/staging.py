@@ -31,7 +31,7 @@ else rm -rf -- "$directory"; exit 1; fi
 
 def stage(shell: HostShell, directory: Path) -> str:
     """Ship `directory`; returns its path on the host, checked against the only form it can have."""
-    output = shell.check(_UNPACK, Streams(stdin=_Archive(directory)), label=f"receive {directory.name}")
+    output = shell.check(_UNPACK, Streams(stdin=Archive(directory)), label=f"receive {directory.name}")
     path = output.text.strip()
     if not _PATH.fullmatch(path):
         raise CommandFailed(f"the staged directory {path[:200]!r} is not one of ours", where=shell.where)
@@ -45,7 +45,7 @@ def unstage(shell: HostShell, path: str) -> None:
     shell.check(f"rm -rf -- {shlex.quote(path)}", label=f"remove {path}")
 
 
-class _Archive:
+class Archive:
     """A directory as tar.gz, read in blocks: equal bytes for equal contents, in constant memory."""
 
     def __init__(self, directory: Path) -> None:

@@ -9,6 +9,7 @@ import datetime
 import json
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from engine.errors import InvalidInput
@@ -33,10 +34,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 
 def read_status(answer: Any, settings: Settings) -> Status:
     """The probe's object as a status."""
-    gateway = answer["gateway"]
-    services = {unit: _service(found) for unit, found in answer["services"].items()}
-    runtime = gateway["runtime"].get("text", "").strip() if gateway else ""
-    return Status(
+    status = Status(
         marker=read_marker(answer["marker"]),
         applied=_texts(_object(answer["applied"], "applied.json")),
         receipts={name: _object(found, f"receipt {name}") for name, found in answer["receipts"].items()},
@@ -44,13 +42,23 @@ def read_status(answer: Any, settings: Settings) -> Status:
         host_lock=_host_lock(answer["host_lock"]),
         clock=_number(answer["clock"]),
         boot_id=answer["boot_id"]["text"].strip(),
-        runtime_version=runtime or None,
-        models=_texts(gateway["config"]["models"]) if gateway else {},
-        chat_model_pinned=gateway["config"]["pinned"] if gateway else None,
-        routes={name: _optional_number(status) for name, status in answer["routes"].items()},
-        services=services,
-        gateway=_gateway(gateway, services[settings.gateway.unit]) if gateway and settings.gateway else None,
+        runtime_version=None,
+        models={},
+        chat_model_pinned=None,
+        routes={name: _optional_number(code) for name, code in answer["routes"].items()},
+        services={unit: _service(found) for unit, found in answer["services"].items()},
+        gateway=None,
         rendered={name: _file(found) for name, found in answer["files"].items()},
+    )
+    if settings.gateway is None:
+        return status
+    found = answer["gateway"]
+    return replace(
+        status,
+        gateway=_gateway(found, status.services[settings.gateway.unit]),
+        runtime_version=found["runtime"].get("text", "").strip() or None,
+        models=_texts(found["config"]["models"]),
+        chat_model_pinned=found["config"]["pinned"],
     )
 
 
@@ -142,9 +150,7 @@ def read_time(value: Any) -> float | None:
 def _file(found: Mapping[str, str]) -> FileFacts:
     if not found:
         return FileFacts(None, None, None, None)
-    return FileFacts(
-        _text(found["digest"]), _text(found["mode"]), _text(found["owner"]), _text(found["group"])
-    )
+    return FileFacts(_text(found["digest"]), _text(found["mode"]), _text(found["owner"]), _text(found["group"]))
 
 
 def _text(value: Any) -> str:

@@ -1,0 +1,163 @@
+"""The probe's script against files, a database and a port of this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+
+import pytest
+
+from engine.hosts import probe_script
+from engine.hosts.probe import SCRIPT
+
+MESSAGES = "CREATE TABLE messages (session_id, role, content, timestamp REAL)"
+
+
+def _database(path: Path, *timestamps: object, wal: bool = True) -> sqlite3.Connection:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    database = sqlite3.connect(path)
+    if wal:
+        database.execute("PRAGMA journal_mode=WAL")
+    database.execute(MESSAGES)
+    database.executemany("INSERT INTO messages VALUES (1, 'user', 'x', ?)", [(value,) for value in timestamps])
+    database.commit()
+    return database
+
+
+@pytest.mark.parametrize("directory", ["plain", "a#b", "a?mode=rwc&b", "a%41 b", "ü"])
+def test_the_newest_message_is_read_while_the_database_is_live(tmp_path: Path, directory: str):
+    path = tmp_path / directory / "state.db"
+    writer = _database(path, 10.5, 30.25, 20)
+    before = sorted(os.listdir(tmp_path)), sorted(os.listdir(path.parent))
+    assert probe_script.history(str(path)) == {"state": "readable", "newest": 30.25}
+    assert (sorted(os.listdir(tmp_path)), sorted(os.listdir(path.parent))) == before
+    writer.close()
+
+
+def test_a_database_at_rest_gets_no_files_beside_it(tmp_path: Path):
+    path = tmp_path / "state.db"
+    _database(path, 5).close()
+    assert os.listdir(tmp_path) == ["state.db"]
+    assert probe_script.history(str(path)) == {"state": "readable", "newest": 5}
+    assert os.listdir(tmp_path) == ["state.db"]
+
+
+def test_an_uncommitted_message_does_not_block_the_reader(tmp_path: Path):
+    writer = _database(tmp_path / "state.db", 1)
+    writer.execute("INSERT INTO messages VALUES (1, 'user', 'x', 99)")
+    assert probe_script.history(str(tmp_path / "state.db")) == {"state": "readable", "newest": 1}
+
+
+def test_a_missing_database_is_missing_and_stays_so(tmp_path: Path):
+    assert probe_script.history(str(tmp_path / "state.db")) == {"state": "missing"}
+    assert os.listdir(tmp_path) == []
+
+
+def test_an_empty_table_is_empty(tmp_path: Path):
+    _database(tmp_path / "state.db").close()
+    assert probe_script.history(str(tmp_path / "state.db")) == {"state": "empty"}
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage" * 100])
+def test_what_is_no_such_database_is_unreadable(tmp_path: Path, content: bytes):
+    (tmp_path / "state.db").write_bytes(content)
+    assert probe_script.history(str(tmp_path / "state.db"))["state"] == "unreadable"
+
+
+def test_a_timestamp_that_is_no_number_is_unreadable(tmp_path: Path):
+    _database(tmp_path / "state.db", "2026-10-22T00:00:00").close()
+    assert probe_script.history(str(tmp_path / "state.db"))["state"] == "unreadable"
+
+
+def test_file_facts(tmp_path: Path):
+    path = tmp_path / "f"
+    path.write_bytes(b"abc")
+    path.chmod(0o640)
+    assert probe_script.file_facts(str(path)) == {
+        "digest": "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad",
+        "mode": "0640",
+        "owner": "root",
+        "group": "root",
+    }
+    assert probe_script.file_facts(str(tmp_path / "absent")) == {}
+    assert probe_script.file_facts(str(tmp_path))["digest"].startswith("unreadable")
+
+
+def test_the_report_keeps_states_and_times_and_drops_the_rest(tmp_path: Path):
+    path = tmp_path / "state.json"
+    platform = {"state": "connected", "updated_at": "2026-11-29T13:27:10+00:00", "error_message": "token abc"}
+    path.write_text(json.dumps({"pid": 7, "argv": ["--key", "abc"], "platforms": {"api": platform}}))
+    assert probe_script.report(str(path)) == {
+        "pid": 7,
+        "channels": {"api": {"state": "connected", "updated_at": "2026-11-29T13:27:10+00:00"}},
+    }
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"platforms": [1]}', '{"platforms": {"api": 3}}'])
+def test_a_report_that_cannot_be_read_is_none(tmp_path: Path, text: str):
+    (tmp_path / "state.json").write_text(text)
+    assert probe_script.report(str(tmp_path / "state.json")) is None
+
+
+def test_json_is_the_same_as_the_modules():
+    value = {"a": [1, 2.5, None, True, False, 0, 1, 'ü\n"\\\ud800'], "b": {}, "c": [], "d": "", "é": -1}
+    assert json.loads(probe_script.encode(value)) == value
+
+
+@pytest.fixture
+def port() -> Iterator[int]:
+    server = HTTPServer(("127.0.0.1", 0), _Handler)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def _route(port: int, path: str, host: str = "maple.example") -> dict[str, object]:
+    return {"address": "127.0.0.1", "port": port, "tls": False, "path": path, "host": host}
+
+
+def test_a_route_answers_with_its_status_under_its_public_name(port: int):
+    assert probe_script.get(_route(port, "/page?x=1")) == (200, b"maple.example /page?x=1")
+    assert probe_script.get(_route(port, "/missing"))[0] == 404
+
+
+def test_a_closed_port_is_no_answer(port: int):
+    assert probe_script.get(_route(1, "/")) == (None, None)
+
+
+def test_the_script_stands_alone_on_plain_python(tmp_path: Path):
+    """Its whole text on standard input, without packages: one framed object, nothing else needed."""
+    question = {"units": [], "files": {"f": str(tmp_path / "absent")}, "routes": [], "gateway": None}
+    done = subprocess.run(
+        [sys.executable, "-ISs", "-"],
+        input=f"{SCRIPT}\nmain('n1', {question!r})\n",
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=tmp_path,
+    )
+    body = done.stdout.split("BEGIN n1\n")[1].split("END n1\n")[0]
+    assert json.loads(body)["files"] == {"f": {}}
+    assert os.listdir(tmp_path) == []
+
+
+class _Handler(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        body = f"{self.headers['Host']} {self.path}".encode()
+        self.send_response(404 if self.path == "/missing" else 200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Keep the test's output clean."""
