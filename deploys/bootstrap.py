@@ -88,6 +88,4 @@ def install_runtime(context: StepContext) -> None:
             ],
         )
     # Only where no upgrade has moved it: phase A runs again on a tenant that is past its pin.
-    server.shell(
-        name="Runtime link", commands=[f"[ -e {RUNTIME_LINK} ] || ln -sfn {RUNTIME_DIRECTORY} {RUNTIME_LINK}"]
-    )
+    server.shell(name="Runtime link", commands=[f"[ -e {RUNTIME_LINK} ] || ln -sfn {RUNTIME_DIRECTORY} {RUNTIME_LINK}"])

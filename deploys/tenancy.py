@@ -42,9 +42,7 @@ def environment_line(name: str, value: bytes) -> bytes:
     try:
         text = value.decode()
     except UnicodeDecodeError as error:
-        raise InvalidInput(
-            f"secret {name} is not UTF-8 text", hint="encode it, for example as base64"
-        ) from error
+        raise InvalidInput(f"secret {name} is not UTF-8 text", hint="encode it, for example as base64") from error
     if "\0" in text:
         raise InvalidInput(f"secret {name} holds a NUL byte", hint="an environment variable cannot hold one")
     quoted = "".join(f"\\{character}" if character in '\\"`$' else character for character in text)

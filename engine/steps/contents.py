@@ -46,17 +46,11 @@ def same_files(context: StepContext, sources: Mapping[str, Path]) -> Answer:
     if not isinstance(found, dict) or set(found) != set(sources):
         return Answer.UNKNOWN
     return Answer.of(
-        all(
-            found[path] == hashlib.sha256(source.read_bytes()).hexdigest() for path, source in sources.items()
-        )
+        all(found[path] == hashlib.sha256(source.read_bytes()).hexdigest() for path, source in sources.items())
     )
 
 
 def bundle_files(context: StepContext, bundle: str, part: str, target: str) -> dict[str, Path]:
     """Where the files below ``part`` of a bundle belong, under the host's directory `target`."""
     root = context.fleet_root / "deploys" / "bundles" / bundle / part
-    return {
-        f"{target}/{path.relative_to(root).as_posix()}": path
-        for path in sorted(root.rglob("*"))
-        if path.is_file()
-    }
+    return {f"{target}/{path.relative_to(root).as_posix()}": path for path in sorted(root.rglob("*")) if path.is_file()}

@@ -241,7 +241,7 @@ class UpgradeStep(Step):
 
 def stamp_of(directory: str) -> str:
     """The file that says that a versioned directory is complete; it holds the directory's name, the version."""
-    return f"{directory}/.complete"
+    return f"{directory}/.tenantry-complete"
 
 
 def completion_of(directory: str) -> str:

@@ -31,18 +31,18 @@ POLL_SECONDS = 0.2
 _PIN = re.compile(r"^[A-Za-z0-9][^\s#]*==", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})\b")
 
-# The wheels' times are made equal because the installer writes them into its own records: without
-# that, two hosts provisioned a day apart would not hold the same bytes. Bytecode is left to the
-# program's own cache, so that the tree stays what the hashes promise.
+# The installer notes the time at which it saw each wheel: without that note, two hosts provisioned a
+# day apart hold the same bytes. Bytecode is left to the program's own cache, for the same reason.
 _INSTALL = """
 set -eu
 cd {wheels}
-touch -d @0 ./*.whl
 python3 -m venv --without-pip {directory}
 python3 -m zipfile -e uv-*.whl .installer
 chmod 0755 .installer/uv-*/scripts/uv
 .installer/uv-*/scripts/uv pip install --quiet --offline --no-config --no-cache --no-index --find-links . \\
     --require-hashes --no-deps --link-mode copy --python {directory}/bin/python -r {requirements}
+find {directory} -name uv_cache.json -delete
+find {directory} -name RECORD -exec sed -i '/uv_cache.json,/d' {{}} +
 """
 
 

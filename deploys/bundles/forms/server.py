@@ -60,9 +60,7 @@ class Handler(BaseHTTPRequestHandler):
         try:
             with connection:
                 row = (form[1], json.dumps(fields, ensure_ascii=False), time.time())
-                connection.execute(
-                    "INSERT INTO submissions (form, fields, received_at) VALUES (?, ?, ?)", row
-                )
+                connection.execute("INSERT INTO submissions (form, fields, received_at) VALUES (?, ?, ?)", row)
         finally:
             connection.close()
         self.answer(201, {"status": "kept"}, page="Thank you. Your message has arrived.")

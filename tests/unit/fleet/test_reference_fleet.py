@@ -81,9 +81,7 @@ def test_the_personality_changes_with_its_release_and_a_second_edit_changes_noth
     assert CATALOG["plain_language"].function(after) == after
 
 
-@pytest.mark.parametrize(
-    "lock", sorted((ROOT / "deploys" / "wheelhouse").glob("*.txt")), ids=lambda lock: lock.name
-)
+@pytest.mark.parametrize("lock", sorted((ROOT / "deploys" / "wheelhouse").glob("*.txt")), ids=lambda lock: lock.name)
 def test_lock_files_name_no_place_and_hash_every_pin(lock: Path) -> None:
     text = lock.read_text()
     assert "/" not in text
