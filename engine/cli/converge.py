@@ -116,7 +116,7 @@ def _versions(outcome: Outcome) -> str:
 
 
 def _done(outcome: Outcome) -> str:
-    parts = [f"{len(outcome.steps)} steps"] if outcome.steps else []
-    parts += [f"{len(outcome.files)} files"] if outcome.files else []
+    counted = ((len(outcome.steps), "step"), (len(outcome.files), "file"))
+    parts = [f"{count} {noun}{'s' if count > 1 else ''}" for count, noun in counted if count]
     parts += ["restarted"] if outcome.restarted else []
     return ", ".join(parts) or ("" if outcome.error else "nothing to do")

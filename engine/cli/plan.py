@@ -125,14 +125,13 @@ def _show(answers: Answers) -> None:
 
 def _show_one(plan: Mapping[str, Any]) -> None:
     """One tenant's plan for a person; everything shown is in the document too."""
-    if plan["changes"]:
-        print_line(f"{plan['slug']}: {plan['version'] or 'version zero'} -> {plan['head']}", style="yellow")
-    else:
-        print_line(f"{plan['slug']}: at {plan['head']}, nothing pending", style="green")
-    for release in plan["releases"]:
-        if plan["changes"] or release["state"] == "pending":
-            reason = f"{release['state']}, {release['reason']}"
-            print_line(f"  release {release['version']}: {reason} ({release['title']})")
+    print_line(_headline(plan), style="yellow" if plan["changes"] else "green")
+    applied = [release for release in plan["releases"] if release["state"] == "applied"]
+    if applied and plan["changes"]:
+        print_line(f"  releases up to {applied[-1]['version']}: applied, {applied[-1]['reason']}")
+    for release in plan["releases"][len(applied) :]:
+        reason = f"{release['state']}, {release['reason']}"
+        print_line(f"  release {release['version']}: {reason} ({release['title']})")
     for step in plan["steps"]:
         print_line(f"  step {step['entry']} of {', '.join(step['releases'])}: {step['verdict']}")
     for skipped in plan["skipped"]:
@@ -141,6 +140,14 @@ def _show_one(plan: Mapping[str, Any]) -> None:
     for file in plan["files"]:
         print_line(f"  file {file['name']} ({file['path']}): differs in {', '.join(file['differs_in'])}")
     _show_rest(plan)
+
+
+def _headline(plan: Mapping[str, Any]) -> str:
+    if not plan["changes"]:
+        return f"{plan['slug']}: at {plan['head']}, nothing pending"
+    if plan["version"] == plan["head"]:
+        return f"{plan['slug']}: at {plan['head']}, changes pending"
+    return f"{plan['slug']}: {plan['version'] or 'version zero'} -> {plan['head']}"
 
 
 def _show_rest(plan: Mapping[str, Any]) -> None:

@@ -41,10 +41,12 @@ class FileChange:
             else "changed"
         )
 
-    @property
-    def diff(self) -> tuple[str, ...]:
-        wanted = self.new.content if self.new else b""
-        return text_diff(self.path, self.old.content if self.old else None, wanted)
+    def diff(self, revision: str) -> tuple[str, ...]:
+        """The unified diff from `revision` to what is there now."""
+        lines = text_diff(self.path, self.old.content if self.old else None, self.new.content if self.new else b"")
+        labels = (f"{self.path} ({revision})" if self.old else "/dev/null", self.path if self.new else "/dev/null")
+        # The first two lines name a tenant's file and the wanted one; here they are two revisions.
+        return (f"--- {labels[0]}", f"+++ {labels[1]}", *lines[2:]) if len(lines) > 1 else lines
 
     @staticmethod
     def _meta(rendered: Rendered) -> tuple[str, str, str]:
@@ -130,7 +132,7 @@ def _file_document(file: FileChange, against: str | None) -> dict[str, Any]:
         "change": file.kind,
         "old_digest": file.old.digest if file.old else None,
         "digest": file.new.digest if file.new else None,
-        "diff": list(file.diff) if against is not None else [],
+        "diff": list(file.diff(against)) if against is not None else [],
     }
 
 

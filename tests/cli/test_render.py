@@ -37,6 +37,7 @@ def test_an_edited_template_is_shown_for_every_tenant(tenantry: Tenantry):
     assert file["change"] == "changed"
     assert "-You work for Rosa." in file["diff"]
     assert "+You serve Rosa." in file["diff"]
+    assert file["diff"][:2] == ["--- /srv/SOUL.md (HEAD)", "+++ /srv/SOUL.md"]
     assert " Speak plainly." in file["diff"], "the patch steps of the releases are folded in"
     assert "+You serve Jonas." in tenantry("render", "harbor", "--against", "HEAD").out
 
