@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -83,8 +83,17 @@ def assess(workspace: Workspace, tenant: Tenant, status: Status) -> Assessment:
         )
     applied = check_applied(manifest, workspace.digests, status.applied, marker)
     _refuse_edited(tenant, applied)
-    rendered = render_at(workspace, tenant, manifest.head)
+    rendered = workspace.head_sets.pop(tenant.slug, None) or render_at(workspace, tenant, manifest.head)
     return Assessment(tenant, marker, plan, rendered, tuple(compare(rendered, status.rendered)), status, applied)
+
+
+def render_heads(workspace: Workspace, tenants: Iterable[Tenant]) -> None:
+    """Render every tenant at the head, so that a template's fault is found before any connection.
+
+    Raises :class:`InvalidInput` with the template's file and line.
+    """
+    for tenant in tenants:
+        workspace.head_sets[tenant.slug] = render_at(workspace, tenant, workspace.manifest.head)
 
 
 def version_of_record(tenant: Tenant, status: Status) -> Version | None:
@@ -115,11 +124,11 @@ def render_at(workspace: Workspace, tenant: Tenant, version: Version) -> tuple[R
 def edits_up_to(workspace: Workspace, tenant: Tenant, version: Version) -> list[Edit]:
     """The edits of rendered files that the releases up to `version` make, in their order."""
     steps = all_steps(workspace.manifest, workspace.step_infos, version, tenant.trade, tenant.role)
-    rendered_names = {file.name for file in workspace.fleet.settings.rendered}
+    rendered = {place for file in workspace.fleet.settings.rendered for place in (file.name, file.path)}
     edits = []
     for planned in steps:
         step = workspace.catalog[planned.entry.name]
-        if isinstance(step, PatchStep) and step.file in rendered_names:
+        if isinstance(step, PatchStep) and step.file in rendered:
             edits.append(Edit(step.name, step.file, _edit(step, planned.entry.arguments)))
     return edits
 

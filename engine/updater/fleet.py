@@ -11,6 +11,7 @@ from engine.hosts.access import Access
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
 from engine.registry.model import Tenant
+from engine.updater.assessment import render_heads
 from engine.updater.converge import Converge
 from engine.updater.events import Event, Phase
 from engine.updater.job import Job, run_job
@@ -71,7 +72,11 @@ def map_tenants(
     *,
     parallel: int | None = None,
 ) -> tuple[Result, ...]:
-    """Call `work` for each tenant in a greenlet of its own, in batches that share a pyinfra State."""
+    """Call `work` for each tenant in a greenlet of its own, in batches that share a pyinfra State.
+
+    Raises :class:`InvalidInput` before any connection where a template cannot be rendered.
+    """
+    render_heads(workspace, tenants)
     settings = workspace.fleet.settings
     access = Access(workspace.fleet, workspace.state_directory, workspace.clock)
     results: list[Result] = []

@@ -17,7 +17,7 @@ from engine.releases.digests import release_digests
 from engine.releases.lint import lint
 from engine.releases.manifest import load_manifest
 from engine.releases.model import Manifest, StepInfo
-from engine.render.rendered_set import Renderer
+from engine.render.rendered_set import Rendered, Renderer
 from engine.steps.catalog import Catalog, load_catalog
 from engine.updater.events import Reporter, silent
 
@@ -44,6 +44,11 @@ class Workspace:
     @cached_property
     def renderer(self) -> Renderer:
         return Renderer(self.fleet)
+
+    @cached_property
+    def head_sets(self) -> dict[str, tuple[Rendered, ...]]:
+        """Rendered sets at the head that were made early, by slug; each is taken out when it is used."""
+        return {}
 
     @cached_property
     def step_infos(self) -> Mapping[str, StepInfo]:

@@ -14,7 +14,7 @@ import sys
 
 HOME = pathlib.Path(sys.argv[1])
 PORT = int(sys.argv[2])
-VERSION = pathlib.Path(__file__).parent.name
+VERSION = pathlib.Path(__file__).resolve().parent.name
 
 
 def fault():
