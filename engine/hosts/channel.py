@@ -62,7 +62,8 @@ class Request:
     """One command as the host's login shell gets it.
 
     `label` is what errors call it: one line, never a secret. `observer` sees every block of output
-    as it comes, with the stream's name.
+    as it comes, with the stream's name. `mark` is what the command prints before its own output:
+    everything up to it is the noise of the login shell's start files and is dropped.
     """
 
     command: str
@@ -73,6 +74,7 @@ class Request:
     stdout: Sink | None = None
     observer: Callable[[str, bytes], None] | None = None
     terminal: bool = False
+    mark: bytes = b""
 
 
 def short(label: str) -> str:
@@ -167,6 +169,26 @@ class _Capture:
             self.truncated = True
 
 
+class _AfterMark:
+    """Lets pass what comes after a mark; with an empty mark, everything."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        self._seen = b""
+        self._open = not mark
+
+    def __call__(self, data: bytes) -> bytes:
+        if self._open:
+            return data
+        _, found, rest = (self._seen + data).partition(self._mark)
+        if not found:
+            # The mark may be cut by the end of a block: its length less one is enough to know it again.
+            self._seen = (self._seen + data)[-(len(self._mark) - 1) :]
+            return b""
+        self._open = True
+        return rest
+
+
 class _Wakeup:
     """Lets two buffers of a channel share one event: neither may clear what the other has set."""
 
@@ -187,6 +209,7 @@ class _Exchange:
         self._deadline = deadline
         self._stdout = _Capture(request.output_limit_bytes)
         self._stderr = _Capture(request.output_limit_bytes)
+        self._own_output = _AfterMark(request.mark)
         self._source_error: Exception | None = None
         self._activity = threading.Event()
         for buffer in (channel.in_buffer, channel.in_stderr_buffer):
@@ -210,7 +233,7 @@ class _Exchange:
         """Take what has arrived on both streams; False if there was nothing."""
         taken = False
         if self._channel.recv_ready():
-            data = self._channel.recv(BLOCK)
+            data = self._own_output(self._channel.recv(BLOCK))
             (self._request.stdout or self._stdout).write(data)
             self._observe("stdout", data)
             taken = True

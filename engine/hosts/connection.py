@@ -72,9 +72,7 @@ def connect(target: Target, bounds: Bounds, clock: Clock, chance: random.Random)
 def _connect_once(target: Target, identity: paramiko.PKey, bounds: Bounds) -> paramiko.Transport:
     transport = paramiko.Transport(_open_socket(target, bounds))
     try:
-        transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = (
-            bounds.connect_seconds
-        )
+        transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = bounds.connect_seconds
         _prefer_pinned_types(transport, target)
         transport.start_client(timeout=bounds.connect_seconds)
         _verify_host_key(transport, target)

@@ -45,9 +45,11 @@ if [ "$holder" != "$run" ]; then printf '%s\\n' "$holder" > {LOCK}; refuse stale
 printf '%s\\n' "$run" "$3" > {LOCK}
 if [ "$5" != - ]; then
   # A command must never act on a part of its input, so it starts only when all of it is here.
-  (umask 077; exec cat > {INPUT}) && exec < {INPUT} && rm -f {INPUT} || exit 1
+  (umask 077; exec cat > {INPUT}) && exec < {INPUT} || {{ rm -f {INPUT}; exit 1; }}
+  rm -f {INPUT}
   [ "$(stat -Lc %s /dev/fd/0)" = "$5" ] || refuse cut
 fi
+printf %s "$nonce"
 if [ "$6" = terminal ]; then sh -c "$4" 8>&-; exit $?; fi
 relay() {{ trap '' PIPE; cat 2>/dev/null || cat >/dev/null; }}
 exec 3>&1 4>&2
@@ -95,7 +97,7 @@ def claim(run_id: str, nonce: str) -> str:
 
 
 def guard(run_id: str, nonce: str, guarded: Guarded) -> str:
-    """The program that runs a command under the lock."""
+    """The program that runs a command under the lock; it prints `nonce` before the command's own output."""
     size = "-" if guarded.stdin_bytes is None else str(guarded.stdin_bytes)
     terminal = "terminal" if guarded.terminal else "-"
     return _program(_GUARD, nonce, run_id, short(guarded.label), guarded.command, size, terminal)

@@ -90,9 +90,7 @@ def replace(path: Path, addresses: Iterable[str], port: int, keys: Iterable[Host
     lines stay byte for byte.
     """
     targets = sorted(set(addresses))
-    stale = [
-        form for address in targets for form in {address, host_pattern(address, port), f"[{address}]:{port}"}
-    ]
+    stale = [form for address in targets for form in {address, host_pattern(address, port), f"[{address}]:{port}"}]
     kept = [line for line in (_without(entry, stale) for entry in _entries(_lines(path))) if line]
     if kept and not kept[-1].endswith(b"\n"):
         kept[-1] += b"\n"

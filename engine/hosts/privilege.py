@@ -33,9 +33,10 @@ def as_root(program: str, ssh_user: str) -> str:
     return f"exec sudo -n env LC_ALL={LOCALE} {program}"
 
 
-def shell(command: str) -> str:
-    """The program that interprets `command`; it stays to turn an end by a signal into a status."""
-    return f"sh -c {shlex.quote(shlex.join(['sh', '-c', command]) + '; exit $?')}"
+def shell(command: str, mark: str) -> str:
+    """The program that prints `mark` and interprets `command`; it stays to turn a signal into a status."""
+    script = f"printf %s {mark}; {shlex.join(['sh', '-c', command])}; exit $?"
+    return shlex.join(["sh", "-c", script])
 
 
 def check_privilege(output: Output, ssh_user: str, where: str) -> None:

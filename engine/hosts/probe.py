@@ -50,9 +50,7 @@ def read_answer(output: Output, nonce: str, settings: Settings, where: str) -> S
         return read_status(read_frame(output.stdout, nonce), settings)
     except (FrameError, KeyError, TypeError, ValueError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
-        raise ProbeFailed(
-            f"the probe gave no single whole answer: {reason}", where=where, hint=_HINT
-        ) from error
+        raise ProbeFailed(f"the probe gave no single whole answer: {reason}", where=where, hint=_HINT) from error
 
 
 def question(settings: Settings, tenant: Tenant, extra: Extra) -> dict[str, Any]:

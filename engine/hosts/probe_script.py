@@ -221,7 +221,7 @@ def history(path):
 
     live = os.path.exists(path + "-wal")
     quoted = "".join(
-        chr(byte) if byte < 128 and chr(byte).isalnum() or byte in b"/._-" else f"%{byte:02X}"
+        chr(byte) if (byte < 128 and chr(byte).isalnum()) or byte in b"/._-" else f"%{byte:02X}"
         for byte in os.fsencode(path)
     )
     # Without a log beside it nobody writes; an ordinary opening would then create the log's files.

@@ -32,6 +32,13 @@ class Streams:
 NO_STREAMS = Streams()
 
 
+@dataclass(frozen=True)
+class _Job:
+    label: str
+    streams: Streams = NO_STREAMS
+    timeout: float | None = None
+
+
 class HostShell:
     """Runs commands as root over one connection, one at a time."""
 
@@ -59,7 +66,7 @@ class HostShell:
         :class:`Busy` naming it. It is never killed.
         """
         label = f"claim by run {run_id}"
-        output = self._under_lock(lambda nonce: host_lock.claim(run_id, nonce), label, NO_STREAMS, None)
+        output = self._under_lock(lambda nonce: host_lock.claim(run_id, nonce), _Job(label))
         if output.status != 0:
             raise failure(output, label, self.where)
         self._run = run_id
@@ -75,14 +82,14 @@ class HostShell:
         label = label or command
         if self.before_command:
             self.before_command()
+        job = _Job(label, streams, timeout)
         run_id = self._run
         if run_id is None:
-            return self._send(as_root(shell(command), self._user), label, streams, timeout)
+            mark = secrets.token_hex(8)
+            return self._send(shell(command, mark), job, mark)
         size = len(streams.stdin) if isinstance(streams.stdin, bytes) else None
         guarded = Guarded(command, label, size, streams.terminal)
-        return self._under_lock(
-            lambda nonce: host_lock.guard(run_id, nonce, guarded), label, streams, timeout
-        )
+        return self._under_lock(lambda nonce: host_lock.guard(run_id, nonce, guarded), job)
 
     def check(
         self, command: str, streams: Streams = NO_STREAMS, *, label: str = "", timeout: float | None = None
@@ -102,7 +109,7 @@ class HostShell:
         timeout: float | None = None,
     ) -> Output:
         """Run a program that changes nothing: without the lock, and without a shell in between."""
-        return self._send(as_root(shlex.join(program), self._user), label, streams, timeout)
+        return self._send(shlex.join(program), _Job(label, streams, timeout))
 
     def close(self) -> None:
         """End the connection."""
@@ -112,27 +119,24 @@ class HostShell:
     def _user(self) -> str:
         return self._connection.target.user
 
-    def _under_lock(
-        self, program: Callable[[str], str], label: str, streams: Streams, timeout: float | None
-    ) -> Output:
+    def _under_lock(self, program: Callable[[str], str], job: _Job) -> Output:
         """Send `program` of a fresh nonce until the lock is free; a refused one was not started."""
         give_up = self._clock.monotonic() + self._bounds.survivor_seconds
-        repeatable = streams.stdin is None or isinstance(streams.stdin, bytes)
+        # A stream is used up by a refused attempt, so it has only one.
+        repeatable = job.streams.stdin is None or isinstance(job.streams.stdin, bytes)
         while True:
             nonce = secrets.token_hex(8)
-            output = self._send(as_root(program(nonce), self._user), label, streams, timeout)
+            output = self._send(program(nonce), job, mark=nonce)
             refused = host_lock.refusal(output, nonce)
             if refused is None:
                 return output
             if refused.reason is not Refusal.BUSY or not repeatable or self._clock.monotonic() >= give_up:
-                raise self._refused_error(refused, label)
+                raise self._refused_error(refused, job.label)
             self._clock.sleep(self._bounds.survivor_poll_seconds)
 
     def _refused_error(self, refused: Refused, label: str) -> Exception:
         if refused.reason is Refusal.CUT:
-            return CommandLost(
-                f"the input of `{label}` did not arrive whole, so it was not run", where=self.where
-            )
+            return CommandLost(f"the input of `{label}` did not arrive whole, so it was not run", where=self.where)
         if refused.reason is Refusal.STALE:
             return StaleRun(
                 f"run {refused.run or '(none)'} has claimed the host after run {self._run}",
@@ -146,16 +150,17 @@ class HostShell:
             hint=f"it was awaited for {self._bounds.survivor_seconds:g} s and is never killed",
         )
 
-    def _send(self, line: str, label: str, streams: Streams, timeout: float | None) -> Output:
+    def _send(self, program: str, job: _Job, mark: str = "") -> Output:
         request = Request(
-            command=line,
-            label=short(label),
-            timeout_seconds=timeout if timeout is not None else self._bounds.command_seconds,
+            command=as_root(program, self._user),
+            label=short(job.label),
+            timeout_seconds=job.timeout if job.timeout is not None else self._bounds.command_seconds,
             output_limit_bytes=self._bounds.output_limit_bytes,
-            stdin=streams.stdin,
-            stdout=streams.stdout,
-            observer=streams.observer,
-            terminal=streams.terminal,
+            stdin=job.streams.stdin,
+            stdout=job.streams.stdout,
+            observer=job.streams.observer,
+            terminal=job.streams.terminal,
+            mark=mark.encode(),
         )
         output = self._connection.run(request)
         check_privilege(output, self._user, self.where)

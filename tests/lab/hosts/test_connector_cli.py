@@ -10,6 +10,7 @@ import pytest
 from engine.clock import SystemClock
 from engine.locks import LockDirectory
 from tests.lab.hosts.bare_fleet import BareFleet
+from tests.lab.waiting import until
 
 ARGUMENTS = """
 from io import BytesIO, StringIO
@@ -43,6 +44,7 @@ def test_an_ad_hoc_command_runs_everywhere_under_lock_and_claim(bare: BareFleet,
         assert bare.run("cat /root/who", slug) == "root\n"
         assert re.fullmatch(r"\d{8}T\d{6}Z-[0-9a-f]{8}\n", bare.run("cat /var/lib/tenantry/run", slug))
         assert locks.holder(bare.access().tenant(slug).subject) is None
+        until(lambda slug=slug: not bare.run("pgrep -f '^sshd: ops' || true", slug), "the connection is closed")
 
 
 def test_groups_are_roles_and_trades(bare: BareFleet):

@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import io
 import os
+import shlex
 import socket
 import subprocess
 import tracemalloc
@@ -69,6 +70,18 @@ def test_commands_run_as_root_in_a_known_locale(session):
 def test_bytes_pass_unchanged_in_both_directions(session):
     data = bytes(range(256)) * 400 + b"\n\n\r\n" * 1000
     assert session.check("cat", stdin=data).stdout == data
+
+
+def test_what_the_login_shell_prints_is_no_output_of_the_command(session, bare: BareFleet):
+    """Even when it holds braces, is no text, or is longer than a block."""
+    noise = r"""printf '{"a": [1]}\377'; head -c 100000 /dev/zero; echo noise >&2"""
+    bare.run("cat > /home/ops/.bashrc", stdin=f"{noise}\n".encode())
+    try:
+        assert session.check("printf text").stdout == b"text"
+        assert session.execute("echo $0; exit 3", stdin=b"x").status == 3
+        assert session.read_file("/root/absent") is None
+    finally:
+        bare.run("cp /etc/skel/.bashrc /home/ops/.bashrc")
 
 
 def test_output_that_is_no_text_is_replaced_not_cut(session):
@@ -245,6 +258,23 @@ def test_one_session_at_a_time_is_enough(bare: BareFleet, tmp_path: Path):
         path = session.stage(tmp_path)
         assert session.read_file(f"{path}/file") == b"content"
         session.unstage(path)
+
+
+def test_a_refused_session_does_not_end_the_one_that_runs(bare: BareFleet):
+    with _sshd(bare, "MaxSessions 1"), bare.session() as session:
+        running = gevent.spawn(session.execute, "touch /root/started; while [ ! -e /root/go ]; do sleep 0.1; done")
+        until(lambda: bare.has("/root/started"), "the command runs")
+        with pytest.raises(Unreachable, match="no further session"):
+            session.execute("touch /root/second")
+        bare.run("touch /root/go")
+        assert running.get(timeout=30).status == 0
+        session.check("true")
+        assert not bare.has("/root/second")
+
+
+def test_a_long_command_line_arrives(session):
+    text = "'\"$x`" * 800 + "words" * 12_000
+    assert session.check(f"printf %s {shlex.quote(text)} | wc -c").text.strip() == str(len(text))
 
 
 @pytest.mark.parametrize(
