@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from engine.provision.providers.lab import HostSpec, Lab
+from engine.provision.providers.lab.control_group import ControlGroup
 from engine.provision.providers.lab.identity import public_half
 from engine.provision.providers.lab.processes import identify
 
@@ -67,7 +68,7 @@ def traces(lab: Lab) -> set[str]:
     mark = lab.names.id
     kernel = (Path("/sys/class/net"), Path("/run/netns"), Path("/run/systemd/nspawn/propagate"))
     names = {str(path) for directory in kernel for path in directory.glob(f"*{mark}*")}
-    groups = {str(path) for path in Path("/sys/fs/cgroup").glob(f"**/{lab.names.group}")}
+    groups = {str(path) for path in ControlGroup.of_machine(lab.names.group).directories if path.exists()}
     mounts = {
         line.split()[4]
         for line in Path("/proc/self/mountinfo").read_text().splitlines()

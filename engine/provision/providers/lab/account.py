@@ -6,8 +6,9 @@ import os
 import shutil
 from pathlib import Path
 
+from engine.provision.providers.lab.seed import DISABLED
+
 USER_ID = 1000
-CLOUD_INIT_DISABLED = Path("etc/cloud/cloud-init.disabled")
 
 # User, password (none that matches), group: what useradd would append.
 _LINES = {
@@ -23,20 +24,22 @@ def settle(tree: Path, slug: str, user: str, public_key: str) -> None:
 
     cloud-init costs a second of processor time a host and would end with the same files.
     """
-    (tree / CLOUD_INIT_DISABLED).touch()
+    (tree / DISABLED).touch()
     (tree / "etc/hostname").write_text(f"{slug}\n")
     (tree / "etc/hosts").write_text(f"127.0.1.1 {slug}\n127.0.0.1 localhost\n::1 localhost\n")
     _authorize(tree / "root" if user == "root" else _add_account(tree, user), public_key)
 
 
 def _add_account(tree: Path, user: str) -> Path:
+    home = tree / "home" / user
+    if home.exists():
+        return home
     for name, line in _LINES.items():
         with (tree / "etc" / name).open("a") as file:
             file.write(line.format(user=user, id=USER_ID))
     sudoers = tree / "etc/sudoers.d/90-tenantry"
     sudoers.write_text(f"{user} ALL=(ALL) NOPASSWD:ALL\n")
     sudoers.chmod(0o440)
-    home = tree / "home" / user
     shutil.copytree(tree / "etc/skel", home)
     home.chmod(0o700)
     for path in (home, *home.iterdir()):

@@ -59,5 +59,5 @@ class Commands:
         """
         log.parent.mkdir(parents=True, exist_ok=True)
         descriptors = " ".join(str(lock) for lock in self.locks)
-        return int(self.run("bash", "-euc", _LAUNCH, "launch", str(log), descriptors,
-                            *(str(path) for path in join), "--", *argv))
+        leave = (str(log), descriptors, *(str(path) for path in join))
+        return int(self.run("bash", "-euc", _LAUNCH, "launch", *leave, "--", *argv))

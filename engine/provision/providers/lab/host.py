@@ -23,14 +23,25 @@ from engine.provision.providers.lab.network import NAMESPACES, LabNames, LabNetw
 from engine.provision.providers.lab.processes import identify, is_first
 from engine.provision.providers.lab.state import HostRecord, LabState
 
-SUPERVISOR_FILES = Path("/run/systemd/nspawn/propagate")
 POWER_OFF = signal.SIGRTMIN + 4
 """What systemd, as a process 1, takes as the order to power off."""
 
 POWER_OFF_SECONDS = 30.0
 POWER_OFF_AGAIN_SECONDS = 0.5
+
 HOST_KEY = Path("etc/ssh/ssh_host_ed25519_key")
+MACHINE_ID = Path("etc/machine-id")
 FIRST_BOOT_RESULT = Path("run/cloud-init/result.json")
+LOGINS_REFUSED = Path("run/nologin")
+
+HOSTS_FILES = (Path("etc/cloud/templates/hosts.debian.tmpl"), Path("etc/hosts"))
+"""cloud-init makes the second from the first at every boot; a host without it has only the second."""
+
+MODEL_NAME = "model.lab"
+"""What hosts call the model stub."""
+
+SUPERVISOR_FILES = Path("/run/systemd/nspawn/propagate")
+
 # A host that reboots makes nspawn end with 133, for whoever supervises it to start it again. Its lock
 # files would survive a kill; a host's control group already says whether it runs.
 _SUPERVISE = """
@@ -42,10 +53,6 @@ while :; do
   [ $status = 133 ] || exit $status
 done
 """
-LOGINS_REFUSED = Path("run/nologin")
-# cloud-init makes the second from the first at every boot; a host without it has only the second.
-HOSTS_FILES = (Path("etc/cloud/templates/hosts.debian.tmpl"), Path("etc/hosts"))
-MODEL_NAME = "model.lab"
 
 
 @dataclass(frozen=True)
@@ -73,13 +80,20 @@ class HostMachine:
         process = self.record.process
         return process is not None and process.alive
 
-    def prepare(self, image: Path, spec: HostSpec, instance_id: str) -> str:
-        """Make an empty disk with a new identity, ready for its first boot; returns the host key."""
+    def prepare(self, content: Path | Disk, spec: HostSpec, instance_id: str) -> str:
+        """Make a disk with a new identity, ready for its first boot; returns the host key.
+
+        `content` is the base image of an empty disk, or the disk of a host that is off, to copy.
+        """
         self.release()
-        self.disk.create(image)
+        if isinstance(content, Disk):
+            self.disk.copy(content, self._parts.commands)
+        else:
+            self.disk.create(content)
         self.disk.mount(self._parts.commands)
         private = self.disk.root / HOST_KEY
         make_key(private, self.record.slug, self._parts.commands)
+        (self.disk.root / MACHINE_ID).write_text("")
         if spec.user_data is None:
             account.settle(self.disk.root, spec.slug, spec.ssh_user, spec.public_key)
         else:
@@ -162,7 +176,7 @@ class HostMachine:
         return settled and answers_ssh(self.record.address, self.record.port)
 
     def _first_boot_over(self, inside: Path) -> bool:
-        if (inside / account.CLOUD_INIT_DISABLED).exists():
+        if (inside / seed.DISABLED).exists():
             return True
         errors = json.loads((inside / FIRST_BOOT_RESULT).read_text())["v1"]["errors"]
         if errors:
@@ -194,9 +208,7 @@ def present_slugs(names: LabNames) -> set[str]:
     prefix = names.namespace("")
     namespaces = {path.name.removeprefix(prefix) for path in NAMESPACES.glob(f"{prefix}*")}
     groups = {
-        path.name
-        for directory in ControlGroup.of_machine(names.group).directories
-        for path in directory.glob("*/")
+        path.name for directory in ControlGroup.of_machine(names.group).directories for path in directory.glob("*/")
     }
     return namespaces | groups - {STUB_GROUP}
 

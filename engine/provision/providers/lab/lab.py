@@ -15,6 +15,7 @@ from engine.errors import InvalidInput, Refused, Unreachable
 from engine.provision.providers.lab import machine
 from engine.provision.providers.lab.base_image import ImageCache, ImageRecipe
 from engine.provision.providers.lab.commands import Commands
+from engine.provision.providers.lab.disk import Disk
 from engine.provision.providers.lab.filelock import held
 from engine.provision.providers.lab.host import HostMachine, HostParts, present_slugs
 from engine.provision.providers.lab.model import HostSpec, LabHost
@@ -101,6 +102,20 @@ class Lab:
             self._ensure_stub(subnet, parts.commands)
         return self.find_required(spec.slug)
 
+    def clone(self, source: str, spec: HostSpec) -> LabHost:
+        """Start a new host with a copy of the disk of a host that is off, and an identity of its own.
+
+        Raises `Refused` if the source runs or lost its disk, or if the new host exists.
+        """
+        with self._exclusive() as parts:
+            origin = HostMachine(self._record(source), parts)
+            if origin.running or not origin.disk.usable:
+                raise Refused("only a host that is off can be cloned", where=source, hint="lab down, then again")
+            if spec.disk_limit_bytes is not None or self.find(spec.slug) is not None:
+                raise Refused("a clone is a new host with a full disk", where=spec.slug)
+            self._start(spec, origin.disk, self._open(parts), parts)
+        return self.find_required(spec.slug)
+
     def down(self, slugs: Iterable[str] | None = None) -> None:
         """Switch hosts off; their disks stay. All of them (None): the lab leaves the machine.
 
@@ -182,7 +197,7 @@ class Lab:
         self.state.write_lab(LabRecord(self.names.id, self.names.bridge, str(subnet), gateway))
         return subnet
 
-    def _start(self, spec: HostSpec, image: Path, subnet: IPv4Network, parts: HostParts) -> None:
+    def _start(self, spec: HostSpec, content: Path | Disk, subnet: IPv4Network, parts: HostParts) -> None:
         record = self.state.read_host(spec.slug)
         if record is not None and HostMachine(record, parts).running:
             return
@@ -190,7 +205,7 @@ class Lab:
         host = HostMachine(record, parts)
         if record.phase is Phase.PREPARING or not host.disk.usable:
             self._progress(f"{spec.slug}: new host at {record.address}")
-            record = self._prepared(spec, record, image, parts)
+            record = self._prepared(spec, record, content, parts)
             host = HostMachine(record, parts)
         else:
             self._progress(f"{spec.slug}: starting at {record.address}")
@@ -205,8 +220,8 @@ class Lab:
         address = address_at(subnet, index)
         return HostRecord(spec.slug, index, address, SSH_PORT, spec.ssh_user, None, Phase.PREPARING)
 
-    def _prepared(self, spec: HostSpec, record: HostRecord, image: Path, parts: HostParts) -> HostRecord:
-        """Give the host an empty disk; until that is whole, its record says that it is not."""
+    def _prepared(self, spec: HostSpec, record: HostRecord, content: Path | Disk, parts: HostParts) -> HostRecord:
+        """Give the host a new disk; until that is whole, its record says that it is not."""
         record = replace(
             record,
             phase=Phase.PREPARING,
@@ -215,7 +230,7 @@ class Lab:
             disk_limit_bytes=spec.disk_limit_bytes,
         )
         self.state.write_host(record)
-        host_key = HostMachine(record, parts).prepare(image, spec, f"{spec.slug}-{self._token()}")
+        host_key = HostMachine(record, parts).prepare(content, spec, f"{spec.slug}-{self._token()}")
         record = replace(record, phase=Phase.PREPARED, host_key=host_key)
         self.state.write_host(record)
         return record

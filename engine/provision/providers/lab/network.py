@@ -124,11 +124,7 @@ class LabNetwork:
             f"link add {link} type veth peer name eth0 address {hardware} netns {namespace}\n"
             f"link set {link} master {self._names.bridge} up\n"
         )
-        inside = (
-            "link set lo up\n"
-            f"address add {address}/{PREFIX_LENGTH} broadcast + dev eth0\n"
-            "link set eth0 up\n"
-        )
+        inside = f"link set lo up\naddress add {address}/{PREFIX_LENGTH} broadcast + dev eth0\nlink set eth0 up\n"
         self._commands.run("ip", "-batch", "-", stdin=outside)
         self._commands.run("ip", "-netns", namespace, "-batch", "-", stdin=inside)
 

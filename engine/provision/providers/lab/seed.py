@@ -7,6 +7,9 @@ from pathlib import Path
 
 import yaml
 
+DISABLED = Path("etc/cloud/cloud-init.disabled")
+"""Where this file exists, cloud-init does nothing."""
+
 DIRECTORY = Path("var/lib/cloud/seed/nocloud")
 
 
@@ -17,6 +20,7 @@ def meta_data(slug: str, instance_id: str) -> str:
 
 def write(tree: Path, *, meta_data: str, user_data: str) -> None:
     """Leave both documents where cloud-init finds them; only root on the host may read them."""
+    (tree / DISABLED).unlink(missing_ok=True)
     directory = tree / DIRECTORY
     directory.mkdir(parents=True, exist_ok=True)
     for name, text in {"meta-data": meta_data, "user-data": user_data}.items():
