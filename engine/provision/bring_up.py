@@ -38,6 +38,7 @@ def bring_up(workspace: Workspace, tenants: Sequence[Tenant], progress: Callable
     specs = [HostSpec(tenant.slug, render_user_data(workspace, tenant, key), tenant.ssh_user) for tenant in tenants]
     lab = lab_of(workspace, progress)
     lab.up(specs)
+    progress("waiting until first boots are over and SSH answers")
     lab.wait_ready([tenant.slug for tenant in tenants], READY_SECONDS)
     return tuple(lab.find_required(tenant.slug) for tenant in tenants)
 

@@ -1,0 +1,52 @@
+"""The Makefile's help, its refusals, and the lock file that it installs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MAKEFILE = (ROOT / "Makefile").read_text()
+LOCK = (ROOT / "requirements.lock").read_text()
+
+
+def make(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["make", "-C", str(ROOT), *arguments], capture_output=True, text=True, check=False)
+
+
+def test_help_is_the_default_and_lists_every_target_with_what_it_does():
+    targets = re.findall(r"^\.PHONY: (.+)$", MAKEFILE, re.MULTILINE)
+    shown = make()
+    assert shown.returncode == 0
+    assert shown.stdout == make("help").stdout
+    lines = [line for line in shown.stdout.splitlines() if line.startswith("  make ")]
+    assert [line.split()[1] for line in lines] == targets
+    assert all(len(line.split()) > 2 for line in lines)
+
+
+def test_setup_with_a_python_that_is_too_old_says_what_to_do(tmp_path: Path):
+    old = tmp_path / "python3"
+    old.write_text('#!/bin/sh\ncase "$1" in --version) echo Python 3.9.2;; *) exit 1;; esac\n')
+    old.chmod(0o755)
+    refused = make("setup", f"PYTHON={old}")
+    assert refused.returncode == 2
+    assert "Python 3.11 or newer is needed" in refused.stderr
+    assert "Python 3.9.2" in refused.stderr
+    assert "make setup PYTHON=" in refused.stderr
+
+
+def test_every_pin_of_the_lock_has_hashes_and_no_place():
+    pins = re.split(r"\n(?=[a-z])", LOCK)
+    assert all(re.match(r"[a-z0-9-]+==\S+ \\\n", pin) and "--hash=sha256:" in pin for pin in pins)
+    assert "://" not in LOCK
+    assert "#" not in LOCK
+    assert "--index-url" not in LOCK
+
+
+def test_the_lock_holds_the_versions_of_the_project_file():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    locked = set(re.findall(r"^([a-z0-9-]+==\S+) ", LOCK, re.MULTILINE))
+    assert {pin.lower() for pin in wanted} <= locked
