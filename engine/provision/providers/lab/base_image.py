@@ -147,9 +147,8 @@ class ImageCache:
         partial = image.with_name(f".{image.name}.partial")
         # A killed build may have left something mounted in there, such as this machine's devices.
         commands.run("rm", "-rf", "--one-file-system", str(partial))
-        log = image.with_name(f"{image.name}.log")
         try:
-            log.write_text(commands.run(*_bootstrap_command(recipe, partial, commands)))
+            commands.run(*_bootstrap_command(recipe, partial, commands))
         except CommandFailed as failure:
             raise CommandFailed(
                 f"the base image could not be built: {failure.message}",
