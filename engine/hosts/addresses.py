@@ -30,7 +30,7 @@ class Target:
 
 
 def target_of(tenant: Tenant, fleet: Fleet, state_dir: Path) -> Target:
-    """The connection target of `tenant`; raises :class:`Unreachable` if it has no address yet."""
+    """The connection target of `tenant`; raises :class:`Unreachable` if it has no address or key yet."""
     address, port = address_of(tenant, state_dir)
     identity = Path(fleet.settings.identity_file).expanduser()
     return Target(
@@ -61,8 +61,9 @@ def pins_of(tenant: Tenant, state_dir: Path, address: str, port: int) -> Pins:
     """The pinned keys: from the lab for its own hosts, from the tenant's ``known_hosts`` file otherwise."""
     if tenant.address is None:
         host_key = _lab_record(tenant, state_dir).get("host_key")
-        if isinstance(host_key, str):
-            return Pins((HostKey.parse(host_key),), _lab_file(tenant, state_dir))
+        if not host_key:
+            raise Unreachable("the lab host is still being made", where=tenant.slug, hint="wait for `tenantry lab up`")
+        return Pins((HostKey.parse(host_key),), _lab_file(tenant, state_dir))
     return known_hosts.read(known_hosts.known_hosts_file(state_dir, tenant.slug), address, port)
 
 

@@ -51,7 +51,8 @@ if [ "$5" != - ]; then
 fi
 printf %s "$nonce"
 if [ "$6" = terminal ]; then sh -c "$4" 8>&-; exit $?; fi
-relay() {{ trap '' PIPE; cat 2>/dev/null || cat >/dev/null; }}
+# When the connection is gone, tee goes on for its second output: the command can still print.
+relay() {{ exec tee -p /dev/null 2>/dev/null; }}
 exec 3>&1 4>&2
 status=$(
   {{ {{ {{ sh -c "$4" 3>&- 4>&- 5>&- 8>&- 9>&-; echo $? >&9; }} 2>&5 | relay >&3 8>&- 9>&-; }} 5>&1 |

@@ -91,7 +91,8 @@ def local_sink(target: str | IO[Any]) -> Iterator[LocalSink]:
         content = io.BytesIO()
         sink = LocalSink(content)
         yield sink
-        _hand_over(content.getvalue(), target)
+        if sink.complete:
+            _hand_over(content.getvalue(), target)
         return
     path = Path(target)
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")

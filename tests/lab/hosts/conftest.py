@@ -22,5 +22,5 @@ def bare_hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareFleet]:
 def bare(bare_hosts: BareFleet) -> BareFleet:
     """The shared hosts without what an earlier test left on them."""
     for slug in bare_hosts.slugs:
-        bare_hosts.run("rm -rf /var/lib/tenantry /root/* /run/nologin", slug)
+        bare_hosts.run("pkill -x sleep; rm -rf /var/lib/tenantry /root/* /run/nologin", slug)
     return bare_hosts

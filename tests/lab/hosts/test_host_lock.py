@@ -28,13 +28,13 @@ def test_a_later_claim_makes_the_earlier_run_stale(bare: BareFleet):
 def test_the_lock_names_the_run_and_the_command_while_it_is_held(bare: BareFleet):
     with bare.session(**QUICK) as first, bare.session(survivor_seconds=0.5, **QUICK) as second:
         first.claim("run-1")
-        holding = gevent.spawn(first.execute, "touch /root/started; sleep 2")
+        holding = gevent.spawn(first.execute, "touch /root/started; sleep 4")
         until(lambda: bare.has("/root/started"), "the command runs")
         status = second.probe()
         assert status.host_lock.held and status.host_lock.run == "run-1"
         with pytest.raises(Busy) as busy:
             second.claim("run-2")
-        assert "run-1" in str(busy.value) and "touch /root/started; sleep 2" in str(busy.value)
+        assert "run-1" in str(busy.value) and "touch /root/started; sleep 4" in str(busy.value)
         assert holding.get().status == 0
         second.claim("run-2")
         assert second.probe().host_lock.held is False
