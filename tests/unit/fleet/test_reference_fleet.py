@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parents[3]
 FLEET = load_fleet(ROOT)
 MANIFEST = load_manifest(ROOT / "releases.yaml")
 CATALOG = load_catalog(ROOT)
+BOOTSTRAP = load_module(ROOT / "deploys" / "bootstrap.py")
 TENANCY = load_module(ROOT / "deploys" / "tenancy.py")
 
 
@@ -47,6 +48,10 @@ def test_the_manifest_covers_what_a_manifest_can_do() -> None:
     assert {CATALOG[entry.name].step_class for entry in entries} == set(StepClass)
     assert len(set(entries)) < len(entries)
     assert {step.name for step in CATALOG.values()} == {entry.name for entry in entries}
+
+
+def test_lab_hosts_hold_every_package_because_they_have_no_index() -> None:
+    assert set(BOOTSTRAP.PACKAGES) == set(FLEET.settings.lab.packages)
 
 
 def test_only_real_estate_tenants_get_the_real_estate_skills() -> None:
