@@ -12,6 +12,7 @@ from tests.lab.hosts.bare_fleet import BareFleet
 from tests.lab.waiting import until
 
 QUICK = {"survivor_poll_seconds": 0.1}
+WAITING = "touch /root/started; while [ ! -e /root/go ]; do sleep 0.1; done"
 
 
 def test_a_later_claim_makes_the_earlier_run_stale(bare: BareFleet):
@@ -28,14 +29,15 @@ def test_a_later_claim_makes_the_earlier_run_stale(bare: BareFleet):
 def test_the_lock_names_the_run_and_the_command_while_it_is_held(bare: BareFleet):
     with bare.session(**QUICK) as first, bare.session(survivor_seconds=0.5, **QUICK) as second:
         first.claim("run-1")
-        holding = gevent.spawn(first.execute, "touch /root/started; sleep 4")
+        holding = gevent.spawn(first.execute, WAITING)
         until(lambda: bare.has("/root/started"), "the command runs")
         status = second.probe()
         assert status.host_lock.held and status.host_lock.run == "run-1"
         with pytest.raises(Busy) as busy:
             second.claim("run-2")
-        assert "run-1" in str(busy.value) and "touch /root/started; sleep 4" in str(busy.value)
-        assert holding.get().status == 0
+        assert "run-1" in str(busy.value) and WAITING in str(busy.value)
+        bare.run("touch /root/go")
+        assert holding.get(timeout=30).status == 0
         second.claim("run-2")
         assert second.probe().host_lock.held is False
 
@@ -43,7 +45,7 @@ def test_the_lock_names_the_run_and_the_command_while_it_is_held(bare: BareFleet
 @pytest.mark.parametrize("chatter", ["", "seq 1 200000; seq 1 200000 >&2; "], ids=["silent", "talking"])
 def test_a_command_that_outlives_its_link_ends_once_and_is_awaited(bare: BareFleet, chatter: str):
     """The link is cut in the middle of a long step; the next run waits for it and finds its effect once."""
-    command = f"touch /root/started; while [ ! -e /root/go ]; do sleep 0.1; done; {chatter}echo x >> /root/n"
+    command = f"{WAITING}; {chatter}echo x >> /root/n"
     with bare.session(keepalive_seconds=1, dead_link_seconds=3) as session:
         session.claim("run-1")
         cut = gevent.spawn(_cut_when_started, bare)
