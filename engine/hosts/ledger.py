@@ -27,9 +27,7 @@ class Ledger:
         switches: Mapping[str, str] | None = None,
     ) -> None:
         """Record work before the mutation that causes it; merged with what is owed already."""
-        self._write(
-            owe={"restart": list(restart), "reloads": list(reloads), "switches": dict(switches or {})}
-        )
+        self._write(owe={"restart": list(restart), "reloads": list(reloads), "switches": dict(switches or {})})
 
     def note(self, note: OwedNote | None) -> None:
         """Record an owner message that is to be sent, is being sent, or (None) needs nothing more."""

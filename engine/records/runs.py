@@ -48,14 +48,17 @@ class RunState:
 
 
 class RunRecord:
-    """The record of one run while it goes on: state file replaced at each change, and a log."""
+    """The record of one run while it goes on: state file replaced at each change, and a log.
+
+    Only the end is forced to the disk: no run outlives a power cut, so what "running" said does not matter.
+    """
 
     def __init__(self, directory: Path, history: Path, state: RunState, clock: Clock) -> None:
         self._directory = directory
         self._history = history
         self._clock = clock
         self.state = state
-        self._write()
+        self._write(durable=False)
 
     @property
     def log_file(self) -> Path:
@@ -64,11 +67,11 @@ class RunRecord:
     def update(self, **changes: Any) -> None:
         """Replace the state file with these fields changed; raises :class:`RecordFailed`."""
         self.state = replace(self.state, **changes)
-        self._write()
+        self._write(durable=self.state.finished_at is not None)
 
     def log(self, line: str) -> None:
         """Append `line` with the time to the run's log, control characters made visible."""
-        append_line(self.log_file, f"{iso(self._clock.now())} {printable(line)}")
+        append_line(self.log_file, f"{iso(self._clock.now())} {printable(line)}", durable=False)
 
     def finish(self, result: RunResult, error: str | None = None) -> None:
         """Close the record and append the one history line of this run."""
@@ -77,9 +80,9 @@ class RunRecord:
         del entry["phase"]
         append_line(self._history, json.dumps(entry, ensure_ascii=False))
 
-    def _write(self) -> None:
+    def _write(self, *, durable: bool) -> None:
         text = json.dumps(asdict(self.state), indent=2, ensure_ascii=False) + "\n"
-        replace_file(self._directory / "state.json", text.encode())
+        replace_file(self._directory / "state.json", text.encode(), durable=durable)
 
 
 class RunStore:

@@ -72,7 +72,7 @@ class Converge:
                 hint="look at `tenantry plan` again",
             )
         if self.options.note is not None:
-            check_hand_written(self.options.note, prefix(self._settings.brand, str(assessment.plan.head)))
+            check_hand_written(self.options.note, prefix(self._settings.brand, assessment.plan.head))
         self.job.update(
             from_version=str(assessment.marker) if assessment.marker else None,
             to_version=str(assessment.plan.head),
@@ -264,14 +264,14 @@ class Converge:
 
     def _owe_note(self, assessment: Assessment) -> None:
         if self.job.tenant.text_updates:
-            head = str(assessment.plan.head)
+            head = assessment.plan.head
             text = self.options.note or compose(
                 self._settings.brand,
                 head,
                 [release.owner_note for release in assessment.plan.pending],
                 self._settings.notify.limit_characters,
             )
-            Ledger(self.session).note(OwedNote(head, text))
+            Ledger(self.session).note(OwedNote(str(head), text))
 
     def _notify(self) -> None:
         """Send the note of this run; the marker is written, so nothing here changes the run's result."""

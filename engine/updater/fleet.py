@@ -82,7 +82,7 @@ def map_tenants(
     results: list[Result] = []
     for batch in _batches(tenants, settings.batch_size):
         with SessionPool(access, batch) as pool:
-            found = pool.run(lambda tenant: work(pool, tenant), parallel=parallel or settings.parallel)  # noqa: B023
+            found = pool.run(lambda tenant: work(pool, tenant), parallel=parallel or settings.parallel)
         results += [_value(found[tenant.slug]) for tenant in batch]
     return tuple(results)
 

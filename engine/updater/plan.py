@@ -152,4 +152,4 @@ def _note(workspace: Workspace, assessment: Assessment) -> str | None:
         return None
     settings = workspace.fleet.settings
     notes = [release.owner_note for release in assessment.plan.pending]
-    return compose(settings.brand, str(assessment.plan.head), notes, settings.notify.limit_characters)
+    return compose(settings.brand, assessment.plan.head, notes, settings.notify.limit_characters)

@@ -5,12 +5,15 @@ snapshot {source, directory, keep} or null. Leaves ``RESULT``: {"outcome": "rest
 "started_at"}, {"outcome": "busy"} where a message came after the gate, or {"outcome": "refused", "problem"}.
 """
 
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
 import os
 import pathlib
 import shutil
 import sqlite3
 import subprocess
 import time
+
+PARAMETERS: dict = globals()["PARAMETERS"]  # type: ignore[type-arg]
 
 
 def show(unit, name):
@@ -108,4 +111,4 @@ def run(parameters):
     return window(unit, parameters["switches"], snapshot)
 
 
-RESULT = run(PARAMETERS)  # noqa: F821
+RESULT = run(PARAMETERS)

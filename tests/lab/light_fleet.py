@@ -67,7 +67,9 @@ class LightFleet:
         records = {slug: _record(slug, "bakery" if number else "real-estate") for number, slug in enumerate(slugs)}
         for slug, change in changes.items():
             records[slug].update(change)
-        (self.root / "inventory/tenants.yaml").write_text(yaml.safe_dump({"tenants": records}, allow_unicode=True, sort_keys=False))
+        (self.root / "inventory/tenants.yaml").write_text(
+            yaml.safe_dump({"tenants": records}, allow_unicode=True, sort_keys=False)
+        )
 
     def change_settings(self, **settings: Any) -> None:
         """Replace keys of ``fleet.yaml``; a mapping is merged into its section, None removes one."""
