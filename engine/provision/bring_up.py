@@ -34,9 +34,11 @@ def bring_up(workspace: Workspace, tenants: Sequence[Tenant], progress: Callable
 
     A running host is left alone.
     """
+    lab = lab_of(workspace, progress)
+    # First, because it refuses a machine that cannot host a lab, before anything is written.
+    lab.ensure_base()
     key = ensure_identity(workspace.state_directory)
     specs = [HostSpec(tenant.slug, render_user_data(workspace, tenant, key), tenant.ssh_user) for tenant in tenants]
-    lab = lab_of(workspace, progress)
     lab.up(specs)
     progress("waiting until first boots are over and SSH answers")
     lab.wait_ready([tenant.slug for tenant in tenants], READY_SECONDS)

@@ -88,8 +88,8 @@ def map_tenants(
 
 
 def _value(found: Result | Exception) -> Result:
-    # `work` turns what a tenant can cause into its result; anything else is a defect of ours.
-    if isinstance(found, Exception):
+    # What a tenant can cause is a result of `work`, an error of ours included; anything else is a defect.
+    if isinstance(found, Exception) and not isinstance(found, TenantryError):
         raise found
     return found
 

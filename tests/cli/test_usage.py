@@ -155,6 +155,14 @@ def test_a_defect_is_one_line_and_its_traceback_is_kept_in_a_private_file(
     assert log.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_defect_shows_its_traceback_where_that_is_asked_for(tenantry: Tenantry, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(app.Invocation, "fleet", _broken)
+    monkeypatch.setenv("TENANTRY_DEBUG", "1")
+    monkeypatch.setenv("TMPDIR", str(tenantry.root))
+    assert "Traceback" in tenantry("status").err
+    assert not tenantry.state_directory.exists(), "a state directory is not made for a log"
+
+
 def test_an_interruption_exits_130_and_says_that_it_may_be_given_again(
     tenantry: Tenantry, monkeypatch: pytest.MonkeyPatch
 ):
