@@ -80,7 +80,7 @@ check: setup ## Run the linters, the type checker and the check of the import la
 
 .PHONY: bench
 bench: setup ## Run the side-by-side benchmarks on lab hosts
-	@$(BIN)/python -m bench
+	@for file in bench/[!_]*.py; do $(BIN)/python -m "bench.$$(basename "$$file" .py)"; done
 
 .PHONY: lab-down
 lab-down: setup ## Switch this fleet's lab off; the hosts' disks stay

@@ -79,19 +79,18 @@ def map_tenants(
     render_heads(workspace, tenants)
     settings = workspace.fleet.settings
     access = Access(workspace.fleet, workspace.state_directory, workspace.clock)
-    results: list[Result] = []
+    results: dict[str, Result] = {}
     for batch in _batches(tenants, settings.batch_size):
         with SessionPool(access, batch) as pool:
-            found = pool.run(lambda tenant: work(pool, tenant), parallel=parallel or settings.parallel)
-        results += [_value(found[tenant.slug]) for tenant in batch]
-    return tuple(results)
 
+            def keep(tenant: Tenant, pool: SessionPool = pool) -> None:
+                results[tenant.slug] = work(pool, tenant)
 
-def _value(found: Result | Exception) -> Result:
-    # What a tenant can cause is a result of `work`, an error of ours included; anything else is a defect.
-    if isinstance(found, Exception) and not isinstance(found, TenantryError):
-        raise found
-    return found
+            defects = pool.run(keep, parallel=parallel or settings.parallel)
+        # `work` turns what a tenant can cause into its result; what it raises is a defect of ours.
+        for defect in filter(None, defects.values()):
+            raise defect
+    return tuple(results[tenant.slug] for tenant in tenants)
 
 
 def _batches(tenants: Iterable[Tenant], size: int) -> Iterable[Sequence[Tenant]]:
