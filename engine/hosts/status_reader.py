@@ -45,7 +45,7 @@ def read_status(answer: Any, settings: Settings) -> Status:
         runtime_version=None,
         models={},
         chat_model_pinned=None,
-        routes={name: _optional_number(code) for name, code in answer["routes"].items()},
+        routes={name: _optional_number(code) for name, code in answer["routes"].items()} if settings.routes else {},
         services={unit: _service(found) for unit, found in answer["services"].items()},
         gateway=None,
         rendered={name: _file(found) for name, found in answer["files"].items()},
@@ -56,7 +56,7 @@ def read_status(answer: Any, settings: Settings) -> Status:
     return replace(
         status,
         gateway=_gateway(found, status.services[settings.gateway.unit]),
-        runtime_version=found["runtime"].get("text", "").strip() or None,
+        runtime_version=found["runtime_version"],
         models=_texts(found["config"]["models"]),
         chat_model_pinned=found["config"]["pinned"],
     )

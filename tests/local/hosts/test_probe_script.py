@@ -11,11 +11,14 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from engine.hosts import probe_script
-from engine.hosts.probe import SCRIPT
+from engine.hosts import probe_gateway_script, probe_script
+from engine.hosts.probe import Extra, make_script
+from engine.registry.model import Gateway, Route, Settings
+from tests.unit.fleets import make_rendered, make_tenant
 
 MESSAGES = "CREATE TABLE messages (session_id, role, content, timestamp REAL)"
 
@@ -36,7 +39,7 @@ def test_the_newest_message_is_read_while_the_database_is_live(tmp_path: Path, d
     path = tmp_path / directory / "state.db"
     writer = _database(path, 10.5, 30.25, 20)
     before = sorted(os.listdir(tmp_path)), sorted(os.listdir(path.parent))
-    assert probe_script.history(str(path)) == {"state": "readable", "newest": 30.25}
+    assert probe_gateway_script.history(str(path)) == {"state": "readable", "newest": 30.25}
     assert (sorted(os.listdir(tmp_path)), sorted(os.listdir(path.parent))) == before
     writer.close()
 
@@ -45,35 +48,35 @@ def test_a_database_at_rest_gets_no_files_beside_it(tmp_path: Path):
     path = tmp_path / "state.db"
     _database(path, 5).close()
     assert os.listdir(tmp_path) == ["state.db"]
-    assert probe_script.history(str(path)) == {"state": "readable", "newest": 5}
+    assert probe_gateway_script.history(str(path)) == {"state": "readable", "newest": 5}
     assert os.listdir(tmp_path) == ["state.db"]
 
 
 def test_an_uncommitted_message_does_not_block_the_reader(tmp_path: Path):
     writer = _database(tmp_path / "state.db", 1)
     writer.execute("INSERT INTO messages VALUES (1, 'user', 'x', 99)")
-    assert probe_script.history(str(tmp_path / "state.db")) == {"state": "readable", "newest": 1}
+    assert probe_gateway_script.history(str(tmp_path / "state.db")) == {"state": "readable", "newest": 1}
 
 
 def test_a_missing_database_is_missing_and_stays_so(tmp_path: Path):
-    assert probe_script.history(str(tmp_path / "state.db")) == {"state": "missing"}
+    assert probe_gateway_script.history(str(tmp_path / "state.db")) == {"state": "missing"}
     assert os.listdir(tmp_path) == []
 
 
 def test_an_empty_table_is_empty(tmp_path: Path):
     _database(tmp_path / "state.db").close()
-    assert probe_script.history(str(tmp_path / "state.db")) == {"state": "empty"}
+    assert probe_gateway_script.history(str(tmp_path / "state.db")) == {"state": "empty"}
 
 
 @pytest.mark.parametrize("content", [b"", b"garbage" * 100])
 def test_what_is_no_such_database_is_unreadable(tmp_path: Path, content: bytes):
     (tmp_path / "state.db").write_bytes(content)
-    assert probe_script.history(str(tmp_path / "state.db"))["state"] == "unreadable"
+    assert probe_gateway_script.history(str(tmp_path / "state.db"))["state"] == "unreadable"
 
 
 def test_a_timestamp_that_is_no_number_is_unreadable(tmp_path: Path):
     _database(tmp_path / "state.db", "2026-10-22T00:00:00").close()
-    assert probe_script.history(str(tmp_path / "state.db"))["state"] == "unreadable"
+    assert probe_gateway_script.history(str(tmp_path / "state.db"))["state"] == "unreadable"
 
 
 def test_file_facts(tmp_path: Path):
@@ -94,7 +97,7 @@ def test_the_report_keeps_states_and_times_and_drops_the_rest(tmp_path: Path):
     path = tmp_path / "state.json"
     platform = {"state": "connected", "updated_at": "2026-11-29T13:27:10+00:00", "error_message": "token abc"}
     path.write_text(json.dumps({"pid": 7, "argv": ["--key", "abc"], "platforms": {"api": platform}}))
-    assert probe_script.report(str(path)) == {
+    assert probe_gateway_script.report(str(path)) == {
         "pid": 7,
         "channels": {"api": {"state": "connected", "updated_at": "2026-11-29T13:27:10+00:00"}},
     }
@@ -103,7 +106,7 @@ def test_the_report_keeps_states_and_times_and_drops_the_rest(tmp_path: Path):
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"platforms": [1]}', '{"platforms": {"api": 3}}'])
 def test_a_report_that_cannot_be_read_is_none(tmp_path: Path, text: str):
     (tmp_path / "state.json").write_text(text)
-    assert probe_script.report(str(tmp_path / "state.json")) is None
+    assert probe_gateway_script.report(str(tmp_path / "state.json")) is None
 
 
 def test_json_is_the_same_as_the_modules():
@@ -127,28 +130,60 @@ def _route(port: int, path: str, host: str = "maple.example") -> dict[str, objec
 
 
 def test_a_route_answers_with_its_status_under_its_public_name(port: int):
-    assert probe_script.get(_route(port, "/page?x=1")) == (200, b"maple.example /page?x=1")
-    assert probe_script.get(_route(port, "/missing"))[0] == 404
+    assert probe_gateway_script.get(_route(port, "/page?x=1")) == (200, b"maple.example /page?x=1")
+    assert probe_gateway_script.get(_route(port, "/missing"))[0] == 404
 
 
 def test_a_closed_port_is_no_answer(port: int):
-    assert probe_script.get(_route(1, "/")) == (None, None)
+    assert probe_gateway_script.get(_route(1, "/")) == (None, None)
+
+
+def _run_alone(settings: Settings, directory: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, "-ISs", "-"],
+        input=make_script("n1", settings, make_tenant(), Extra()),
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=directory,
+    )
+    body = done.stdout.split("BEGIN n1\n")[1].split("END n1\n")[0]
+    answer: dict[str, Any] = json.loads(body)
+    return answer
 
 
 def test_the_script_stands_alone_on_plain_python(tmp_path: Path):
     """Its whole text on standard input, without packages: one framed object, nothing else needed."""
-    question = {"units": [], "files": {"f": str(tmp_path / "absent")}, "routes": [], "gateway": None}
-    done = subprocess.run(
-        [sys.executable, "-ISs", "-"],
-        input=f"{SCRIPT}\nmain('n1', {question!r})\n",
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=tmp_path,
-    )
-    body = done.stdout.split("BEGIN n1\n")[1].split("END n1\n")[0]
-    assert json.loads(body)["files"] == {"f": {}}
+    file = make_rendered("f", path=str(tmp_path / "absent"))
+    answer = _run_alone(Settings(brand="B", rendered=(file,)), tmp_path)
+    assert answer["files"] == {"f": {}} and "gateway" not in answer
     assert os.listdir(tmp_path) == []
+
+
+def test_with_a_gateway_it_stands_alone_too(tmp_path: Path, port: int, monkeypatch: pytest.MonkeyPatch):
+    systemctl = tmp_path / "bin" / "systemctl"
+    systemctl.parent.mkdir()
+    systemctl.write_text("#!/bin/sh\necho LoadState=loaded\n")
+    systemctl.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{systemctl.parent}:{os.environ['PATH']}")
+    (tmp_path / "current").mkdir()
+    (tmp_path / "current" / ".tenantry-complete").write_text("0.19.0\n")
+    home = str(tmp_path)
+    gateway = Gateway(
+        "g.service", "127.0.0.1", port, "/health", f"{home}/s", f"{home}/d", f"{home}/c", home, f"{home}/current", ()
+    )
+    routes = (Route("page", f"http://127.0.0.1:{port}/missing"), Route("closed", "http://127.0.0.1:1/"))
+    answer = _run_alone(Settings(brand="B", gateway=gateway, routes=routes), tmp_path)
+    assert answer["routes"] == {"page": 404, "closed": None}
+    assert answer["services"] == {"g.service": {"LoadState": "loaded"}}
+    assert answer["gateway"] == {
+        "port_open": True,
+        "running_version": None,
+        "runtime_version": "0.19.0",
+        "report": None,
+        "history": {"state": "missing"},
+        "config": {"models": {}, "pinned": None},
+    }
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -11,11 +11,12 @@ from engine.hosts.channel import Output
 from engine.hosts.probe import read_answer
 from engine.hosts.status import HistoryState, MarkerState, OwedNote
 from engine.hosts.status_reader import read_marker, read_status, read_time
-from engine.registry.model import Gateway, Settings
+from engine.registry.model import Gateway, Route, Settings
 
 UNIT = {"LoadState": "loaded", "ActiveState": "active", "SubState": "running", "MainPID": "7", "NRestarts": "1"}
 GATEWAY = Gateway("g.service", "127.0.0.1", 1, "/", "/s", "/d", "/c", "/h", "/l", ("api",))
-SETTINGS = Settings(brand="B", gateway=GATEWAY)
+ROUTES = (Route("page", "http://127.0.0.1/"), Route("dead", "http://127.0.0.1/"))
+SETTINGS = Settings(brand="B", gateway=GATEWAY, routes=ROUTES)
 
 
 def _answer(**changes: Any) -> dict[str, Any]:
@@ -32,7 +33,7 @@ def _answer(**changes: Any) -> dict[str, Any]:
         "gateway": {
             "port_open": True,
             "running_version": "0.19.0",
-            "runtime": {"text": "0.19.0\n"},
+            "runtime_version": "0.19.0",
             "report": {"pid": 7, "channels": {"api": {"state": "connected", "updated_at": 12.5}}},
             "history": {"state": "readable", "newest": 99.5},
             "config": {"models": {"chat": "m"}, "pinned": False},
