@@ -25,7 +25,12 @@ def at_or_above(context: StepContext) -> Answer:
     return Answer.of(numbers(installed) >= numbers(context.arguments["version"]))
 
 
-@upgrade(link="/opt/runtime/current", directory="/opt/runtime/{version}", precondition=at_or_above)
+@upgrade(
+    link="/opt/runtime/current",
+    directory="/opt/runtime/{version}",
+    inputs=("wheelhouse/runtime-{version}.txt", "wheelhouse/installer.txt"),
+    precondition=at_or_above,
+)
 def runtime(context: StepContext, *, version: str) -> Iterator[StringCommand]:
     wheelhouse = context.fleet_root / "deploys" / "wheelhouse"
     directory = f"/opt/runtime/{version}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import InvalidInput
-from engine.releases.model import Manifest, Release, StepInfo, canonical_json
+from engine.releases.model import Manifest, Release, StepEntry, StepInfo, canonical_json
 
 _CACHES = frozenset({"__pycache__"})
 _BLOCK = 1 << 20
@@ -20,28 +20,27 @@ def digest_of(content: bytes) -> str:
     return "sha256:" + hashlib.sha256(content).hexdigest()
 
 
-def release_digest(release: Release, bundle_digests: Mapping[str, str]) -> str:
+def release_digest(release: Release, catalog: Mapping[str, StepInfo]) -> str:
     """Return the digest of `release`: prose and step code may change without changing it.
 
-    `bundle_digests` maps every step's name to its bundle's digest, "" for a step without a bundle.
+    Raises :class:`InvalidInput` for a step that is not in `catalog`.
     """
     record = {
         "version": release.version.key,
-        "steps": [[entry.canonical, _bundle_digest(release, entry.name, bundle_digests)] for entry in release.steps],
+        "steps": [[entry.canonical, _shipped_digest(release, entry, catalog)] for entry in release.steps],
     }
     return digest_of(canonical_json(record).encode())
 
 
 def release_digests(manifest: Manifest, catalog: Mapping[str, StepInfo]) -> dict[str, str]:
     """Return the digest of every release by its version's text."""
-    bundles = {name: info.bundle_digest for name, info in catalog.items()}
-    return {release.version.text: release_digest(release, bundles) for release in manifest}
+    return {release.version.text: release_digest(release, catalog) for release in manifest}
 
 
-def _bundle_digest(release: Release, step: str, bundle_digests: Mapping[str, str]) -> str:
-    if step not in bundle_digests:
-        raise InvalidInput(f"release {release.version} names the unknown step {step!r}", where=release.where)
-    return bundle_digests[step]
+def _shipped_digest(release: Release, entry: StepEntry, catalog: Mapping[str, StepInfo]) -> str:
+    if entry.name not in catalog:
+        raise InvalidInput(f"release {release.version} names the unknown step {entry.name!r}", where=release.where)
+    return catalog[entry.name].shipped_digest(entry.arguments)
 
 
 @dataclass(frozen=True)

@@ -79,14 +79,19 @@ class Manifest:
         return iter(self.releases)
 
 
+def _nothing_shipped(arguments: Mapping[str, Any]) -> str:
+    """The digest of a step that takes nothing to the tenant."""
+    return ""
+
+
 @dataclass(frozen=True)
 class StepInfo:
     """What planning and lint need to know about a step, without running any of it.
 
     `check_arguments` raises :class:`engine.errors.InvalidInput` for arguments the step does not take.
     `writes` gives the keys (such as ``file:/etc/motd``) whose final value the step sets.
-    Empty `trades` or `roles` mean every one. `bundle_digest` covers the shipped bundle's contents;
-    it is empty for a step without a bundle.
+    Empty `trades` or `roles` mean every one. `shipped_digest` covers the contents that the step takes to
+    a tenant with these arguments, its bundle above all; it is empty for a step that takes nothing.
     """
 
     name: str
@@ -95,4 +100,4 @@ class StepInfo:
     writes: Callable[[Mapping[str, Any]], frozenset[str]]
     trades: frozenset[str] = frozenset()
     roles: frozenset[str] = frozenset()
-    bundle_digest: str = ""
+    shipped_digest: Callable[[Mapping[str, Any]], str] = _nothing_shipped

@@ -36,7 +36,7 @@ class PlannedStep:
     entry: StepEntry
     releases: tuple[Version, ...]
     position: int
-    bundle_digest: str = ""
+    shipped_digest: str = ""
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Plan:
             "marker": self.marker.key if self.marker else None,
             "head": self.head.key,
             "pending": [release.version.key for release in self.pending],
-            "steps": [[step.entry.canonical, step.bundle_digest] for step in self.steps],
+            "steps": [[step.entry.canonical, step.shipped_digest] for step in self.steps],
             "skipped": [[step.entry.canonical, step.release.key, step.reason] for step in self.skipped],
         }
         return digest_of(canonical_json(record).encode())
@@ -133,7 +133,12 @@ def _flatten(
             skipped.append(SkippedStep(entry, release.version, SkipReason.DUPLICATE, detail))
         namings.setdefault(entry, []).append(release.version)
     planned = (
-        PlannedStep(entry, tuple(dict.fromkeys(versions)), position, catalog[entry.name].bundle_digest)
+        PlannedStep(
+            entry,
+            tuple(dict.fromkeys(versions)),
+            position,
+            catalog[entry.name].shipped_digest(entry.arguments),
+        )
         for position, (entry, versions) in enumerate(namings.items())
     )
     return tuple(planned), tuple(skipped)

@@ -16,6 +16,7 @@ def install(
     writes: Keys = (),
     trades: Iterable[str] = (),
     roles: Iterable[str] = (),
+    inputs: Iterable[str] = (),
     restart: bool = False,
 ) -> Callable[[Body], Step]:
     """An install step: ships a bundle and runs its installer.
@@ -23,7 +24,8 @@ def install(
     The function is ``f(context, *, argument: type = default)`` and yields pyinfra commands, or the
     commands of other operations through their ``_inner``. `bundle` names a directory below
     ``deploys/bundles`` that lies at ``context.staging`` while the function runs. It runs only where
-    `precondition` does not hold, and `precondition` must hold afterwards.
+    `precondition` does not hold, and `precondition` must hold afterwards. `inputs` are files below
+    ``deploys`` that decide what is installed besides the bundle, such as ``lists/{country}.txt``.
     """
 
     def declare(function: Body) -> Step:
@@ -35,6 +37,7 @@ def install(
             writes=writes,
             trades=frozenset(trades),
             roles=frozenset(roles),
+            inputs=tuple(inputs),
             restart=restart,
         )
 
@@ -64,7 +67,13 @@ def patch(
 
 
 def upgrade(
-    *, link: str, directory: str, precondition: Precondition, bundle: str | None = None, writes: Keys = ()
+    *,
+    link: str,
+    directory: str,
+    precondition: Precondition,
+    bundle: str | None = None,
+    inputs: Iterable[str] = (),
+    writes: Keys = (),
 ) -> Callable[[Callable[..., Iterable[Any]]], UpgradeStep]:
     """An upgrade step: installs a version into `directory` (``/opt/x/{version}``) beside the old one.
 
@@ -82,6 +91,7 @@ def upgrade(
             function=function,
             precondition=precondition,
             bundle=bundle,
+            inputs=tuple(inputs),
             writes=writes,
             restart=True,
             link=link,

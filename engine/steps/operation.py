@@ -13,6 +13,7 @@ from pyinfra.api.exceptions import NestedOperationError, OperationError
 
 from engine.errors import StepFailed
 from engine.hosts.ledger import Ledger
+from engine.hosts.plain import plain_errors
 from engine.hosts.session import session_of
 from engine.hosts.status import Answer
 from engine.registry.load import load_fleet
@@ -66,17 +67,18 @@ def deploy_from_cli(step: Step) -> None:
 
     fleet_root = Path(host.data.tenantry_fleet)
     fleet = load_fleet(fleet_root)
-    session = session_of(host)
     located = step.located(fleet_root / "deploys")
-    context = StepContext(
-        tenant=fleet.tenants[host.data.tenantry_slug],
-        settings=fleet.settings,
-        session=session,
-        status=session.probe(),
-        fleet_root=fleet_root,
-        state_directory=Path(host.data.tenantry_state),
-        arguments=_cli_arguments(step, fleet_root, host.data),
-    )
+    with plain_errors():
+        session = session_of(host)
+        context = StepContext(
+            tenant=fleet.tenants[host.data.tenantry_slug],
+            settings=fleet.settings,
+            session=session,
+            status=session.probe(),
+            fleet_root=fleet_root,
+            state_directory=Path(host.data.tenantry_state),
+            arguments=_cli_arguments(step, fleet_root, host.data),
+        )
     if not located.applies_to(context.tenant):
         host.noop(f"step {step.name} is not for trade {context.tenant.trade} and role {context.tenant.role}")
         return

@@ -15,7 +15,7 @@ from pyinfra.api import FactBase, StringCommand
 from engine.errors import InvalidInput
 from engine.hosts.status import Answer
 from engine.registry.model import Settings, Tenant
-from engine.releases.digests import directory_digest
+from engine.releases.digests import digest_of, directory_digest
 from engine.releases.model import StepClass, StepInfo
 from engine.steps.context import StepContext
 
@@ -28,7 +28,9 @@ Keys = Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
 class Step:
     """One step of a fleet, made by the decorators of :mod:`engine.steps`.
 
-    `restart` says that a change owes the gateway a restart. Subclasses are the three classes.
+    `restart` says that a change owes the gateway a restart. `inputs` are files below ``deploys`` that,
+    like the bundle, decide what is installed: ``{argument}`` in their names is filled in. Subclasses are
+    the three classes.
     """
 
     name: str
@@ -39,6 +41,7 @@ class Step:
     roles: frozenset[str] = frozenset()
     restart: bool = False
     bundle: str | None = None
+    inputs: tuple[str, ...] = ()
     deploys: Path | None = None
 
     step_class = StepClass.INSTALL
@@ -53,8 +56,22 @@ class Step:
             writes=self.keys,
             trades=self.trades,
             roles=self.roles,
-            bundle_digest=directory_digest(self.bundle_directory) if self.bundle_directory else "",
+            shipped_digest=self.shipped_digest,
         )
+
+    def shipped_digest(self, arguments: Mapping[str, Any]) -> str:
+        """The digest of the bundle and of the input files that these arguments name; empty without any."""
+        parts = [self._bundle_digest, *(digest_of(path.read_bytes()) for path in self.input_files(arguments))]
+        return parts[0] if len(parts) == 1 else digest_of("\n".join(parts).encode())
+
+    def input_files(self, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
+        """The fleet's files that decide what the step installs; raises :class:`InvalidInput` for a missing one."""
+        deploys = self.deploys or Path()
+        paths = tuple(deploys / name.format(**self.with_defaults(arguments)) for name in self.inputs)
+        for path in paths:
+            if not path.is_file():
+                raise InvalidInput(f"step {self.name} needs a file that is not there", where=str(path), hint="add it")
+        return paths
 
     @property
     def bundle_directory(self) -> Path | None:
@@ -129,6 +146,10 @@ class Step:
     def parameters(self) -> tuple[str, ...]:
         """The names of the arguments that the step takes."""
         return tuple(self._signature.parameters)
+
+    @cached_property
+    def _bundle_digest(self) -> str:
+        return directory_digest(self.bundle_directory) if self.bundle_directory else ""
 
     @cached_property
     def _signature(self) -> inspect.Signature:

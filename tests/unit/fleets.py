@@ -94,8 +94,10 @@ def entry(name: str, **arguments: Any) -> StepEntry:
     return StepEntry(name, freeze(arguments))
 
 
-def make_step(name: str, *, writes: Iterable[str] = (), takes: Iterable[str] = (), **changes: Any) -> StepInfo:
-    """A step that writes the keys `writes` and refuses arguments other than `takes`."""
+def make_step(
+    name: str, *, writes: Iterable[str] = (), takes: Iterable[str] = (), shipped: str = "", **changes: Any
+) -> StepInfo:
+    """A step that writes the keys `writes`, refuses arguments other than `takes` and ships `shipped`."""
     known, keys = frozenset(takes), frozenset(writes)
 
     def check_arguments(arguments: Mapping[str, Any]) -> None:
@@ -103,7 +105,14 @@ def make_step(name: str, *, writes: Iterable[str] = (), takes: Iterable[str] = (
         if unknown:
             raise InvalidInput(f"takes no argument {min(unknown)!r}")
 
-    return StepInfo(name, StepClass.INSTALL, check_arguments, lambda arguments: keys, **changes)
+    return StepInfo(
+        name,
+        StepClass.INSTALL,
+        check_arguments,
+        lambda arguments: keys,
+        shipped_digest=lambda arguments: shipped,
+        **changes,
+    )
 
 
 def make_catalog(*steps: StepInfo) -> dict[str, StepInfo]:

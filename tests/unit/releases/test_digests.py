@@ -18,15 +18,15 @@ from engine.releases.digests import bundle_files, directory_digest, release_dige
 from engine.releases.model import StepEntry
 from tests.unit.fleets import entry, make_catalog, make_manifest, make_release, make_step
 
-BUNDLES = {"forms": "sha256:aa", "guides": "", "runtime": ""}
+CATALOG = make_catalog(make_step("forms", shipped="sha256:aa"), make_step("guides"), make_step("runtime"))
 RELEASE = make_release("2026.10.22", "forms", entry("runtime", version="0.19.0"))
 
 
 def test_prose_and_place_do_not_count() -> None:
     prose = dataclasses.replace(RELEASE, title="Other", details="Other", owner_note="Other", where="x:1")
-    assert release_digest(prose, BUNDLES) == release_digest(RELEASE, BUNDLES)
+    assert release_digest(prose, CATALOG) == release_digest(RELEASE, CATALOG)
     one, other = make_release("2026.01.05", "forms"), make_release("2026.1.5", "forms")
-    assert release_digest(one, BUNDLES) == release_digest(other, BUNDLES)
+    assert release_digest(one, CATALOG) == release_digest(other, CATALOG)
 
 
 def test_version_entries_order_arguments_and_bundles_count() -> None:
@@ -38,13 +38,14 @@ def test_version_entries_order_arguments_and_bundles_count() -> None:
         make_release("2026.10.22", "guides", entry("runtime", version="0.19.0")),
         make_release("2026.10.22", *RELEASE.steps, "guides"),
     ]
-    digests = {release_digest(release, BUNDLES) for release in [RELEASE, *variants]}
-    digests.add(release_digest(RELEASE, {**BUNDLES, "forms": "sha256:bb"}))
+    digests = {release_digest(release, CATALOG) for release in [RELEASE, *variants]}
+    digests.add(release_digest(RELEASE, {**CATALOG, "forms": make_step("forms", shipped="sha256:bb")}))
     assert len(digests) == len(variants) + 2
 
 
 def test_an_unused_bundle_does_not_count() -> None:
-    assert release_digest(RELEASE, {**BUNDLES, "guides": "sha256:cc"}) == release_digest(RELEASE, BUNDLES)
+    other = {**CATALOG, "guides": make_step("guides", shipped="sha256:cc")}
+    assert release_digest(RELEASE, other) == release_digest(RELEASE, CATALOG)
 
 
 def test_an_unknown_step_has_no_digest() -> None:
@@ -55,7 +56,7 @@ def test_an_unknown_step_has_no_digest() -> None:
 def test_the_digest_is_stable_over_time() -> None:
     """Tenants hold digests for years: this value must never change."""
     pinned = "c951a70e7c438bec42a16350d98cca00dc156d8b1bdae152a94034aca75cd3aa"
-    assert release_digest(RELEASE, BUNDLES) == f"sha256:{pinned}"
+    assert release_digest(RELEASE, CATALOG) == f"sha256:{pinned}"
 
 
 def test_the_digest_of_a_bundle_is_stable_over_time(bundle: Path) -> None:
@@ -65,10 +66,10 @@ def test_the_digest_of_a_bundle_is_stable_over_time(bundle: Path) -> None:
 
 def test_digests_of_a_manifest_by_version() -> None:
     manifest = make_manifest(make_release("2026.10.22", "forms"), make_release("2026.10.23"))
-    catalog = make_catalog(make_step("forms", bundle_digest="sha256:aa"))
+    catalog = make_catalog(make_step("forms", shipped="sha256:aa"))
     digests = release_digests(manifest, catalog)
     assert list(digests) == ["2026.10.22", "2026.10.23"]
-    assert digests["2026.10.22"] == release_digest(manifest.releases[0], {"forms": "sha256:aa"})
+    assert digests["2026.10.22"] == release_digest(manifest.releases[0], catalog)
 
 
 arguments = st.dictionaries(

@@ -21,7 +21,7 @@ MANIFEST = make_manifest(
     make_release("2026.10.22.10", entry("runtime", version="0.19.0"), "guides", "alerts"),
 )
 CATALOG = make_catalog(
-    make_step("forms", bundle_digest="sha256:aa"),
+    make_step("forms", shipped="sha256:aa"),
     make_step("guides"),
     make_step("runtime", takes=["version"]),
     make_step("skills", trades=frozenset({"real-estate"})),
@@ -114,7 +114,7 @@ def test_the_steps_up_to_a_version_are_those_of_a_fresh_tenant() -> None:
 
 def test_the_digest_follows_what_would_run() -> None:
     assert plan_at(None).digest() == plan_at(None).digest()
-    changed = {**CATALOG, "forms": dataclasses.replace(CATALOG["forms"], bundle_digest="sha256:bb")}
+    changed = {**CATALOG, "forms": make_step("forms", shipped="sha256:bb")}
     digests = {
         plan_at(None).digest(),
         plan_at(None, trade="real-estate").digest(),
