@@ -124,8 +124,8 @@ class LightFleet:
     def lab(self) -> Lab:
         return lab_of(self.workspace(), print)
 
-    def provision(self, *slugs: str) -> tuple[Outcome, ...]:
-        workspace = self.workspace()
+    def provision(self, *slugs: str, report: Reporter | None = None) -> tuple[Outcome, ...]:
+        workspace = self.workspace(report)
         return provision_many(workspace, [workspace.fleet.tenants[slug] for slug in slugs])
 
     def converge(
