@@ -33,11 +33,11 @@ def main() -> None:
     """Bring hosts up, bring them to the head, measure, and take everything down again."""
     os.environ.setdefault(CACHE, str(Path(__file__).parents[1] / "var/lab/base"))
     with tempfile.TemporaryDirectory() as directory:
-        # Light hosts have no runtime, so nothing is asked about a gateway.
         fleet = LightFleet.create(Path(directory) / "fleet", [f"host-{number}" for number in range(HOSTS)])
         try:
+            fleet.write_releases(("2026.10.1", [{"greeting": {"name": "hello", "text": "Hello"}}]))
             fleet.provision(*fleet.workspace().fleet.tenants)
-            fleet.converge_all()
+            # Light hosts have no runtime, so nothing is asked about a gateway.
             fleet.change_settings(gateway=None)
             measure(fleet.workspace())
         finally:

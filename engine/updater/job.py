@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import gevent
+
 from engine.clock import new_run_id
 from engine.errors import RecordFailed, TenantryError
 from engine.locks import HeldLock
@@ -79,7 +81,8 @@ def _finish(job: Job, outcome: Outcome) -> Outcome:
     try:
         if outcome.error:
             job.record.log(outcome.error.replace("\n", " | "))
-        job.record.finish(outcome.result, outcome.error)
+        # In a native thread: while one tenant's record is forced to the disk, the others go on.
+        gevent.get_hub().threadpool.apply(job.record.finish, (outcome.result, outcome.error))
     except RecordFailed as error:
         return failed(job.tenant.slug, error, job.run_id)
     return outcome

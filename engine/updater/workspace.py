@@ -16,7 +16,7 @@ from engine.registry.model import Fleet
 from engine.releases.digests import release_digests
 from engine.releases.lint import lint
 from engine.releases.manifest import load_manifest
-from engine.releases.model import Manifest, StepInfo
+from engine.releases.model import Manifest, StepClass, StepInfo
 from engine.render.rendered_set import Rendered, Renderer
 from engine.steps.catalog import Catalog, load_catalog
 from engine.updater.events import Reporter, silent
@@ -74,4 +74,19 @@ def open_workspace(
             where=str(root / "releases.yaml"),
             hint="correct them; `tenantry release lint` shows them again",
         )
+    _refuse_upgrades_without_gateway(fleet, manifest, catalog)
     return Workspace(fleet, manifest, catalog, state_directory or root / "var", clock or SystemClock(), report)
+
+
+def _refuse_upgrades_without_gateway(fleet: Fleet, manifest: Manifest, catalog: Catalog) -> None:
+    """An upgrade's link is switched while the gateway is stopped; without one nothing would switch it."""
+    if fleet.settings.gateway is not None:
+        return
+    for release in manifest:
+        for entry in release.steps:
+            if catalog[entry.name].step_class is StepClass.UPGRADE:
+                raise InvalidInput(
+                    f"step {entry.name} of {release.version} is an upgrade, and the fleet has no gateway to restart",
+                    where=entry.where,
+                    hint="give inventory/fleet.yaml its gateway, or make the step an install step",
+                )

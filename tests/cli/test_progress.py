@@ -66,7 +66,8 @@ def _on_a_terminal(program: str, environment: dict[str, str]) -> bytes:
         env=inherited | environment,
         close_fds=True,
     )
-    os.close(slave)
+    # Closed at once: where gevent is at work, its own close waits for its loop, and reading would never end.
+    os.closerange(slave, slave + 1)
     output = b""
     # Reading a terminal whose last user is gone is EIO on Linux, the end of file elsewhere.
     try:
