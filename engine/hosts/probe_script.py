@@ -41,7 +41,9 @@ def encode(value):
         return "[" + ", ".join(map(encode, value)) + "]"
     if isinstance(value, str):
         return quote(value)
-    return {True: "true", False: "false", None: "null"}[value] if value in (True, False, None) else repr(value)
+    # By identity: 0 and 1 are equal to False and True.
+    words = {id(True): "true", id(False): "false", id(None): "null"}
+    return words.get(id(value)) or repr(value)
 
 
 def clock():
@@ -121,10 +123,14 @@ def run(command):
 def file_facts(path):
     """Digest, mode, owner and group of a file, {} where it is absent."""
     import hashlib
+    import stat
 
     try:
-        with open(path, "rb") as file:
+        # Whoever owns the directory could have put a pipe there, which would not open before it has a writer.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
+            if not stat.S_ISREG(status.st_mode):
+                raise OSError(0, "not a regular file")
             digest = hashlib.sha256()
             while block := file.read(1 << 18):
                 digest.update(block)

@@ -13,7 +13,7 @@ from engine.render.rendered_set import Rendered
 
 
 class FoundFile(Protocol):
-    """What a probe says of one file; `digest` is None where there is no regular file."""
+    """What a probe says of one file; `digest` is None where there is none, and a reason if it cannot be read."""
 
     @property
     def digest(self) -> str | None: ...
@@ -55,7 +55,8 @@ class Difference:
 def compare(rendered: Sequence[Rendered], found: Mapping[str, FoundFile]) -> tuple[Difference, ...]:
     """Return the files of `rendered` that differ from `found`, which is keyed by the file's name.
 
-    Raises :class:`UnknownState` for a file that the probe says nothing of: unknown is not absent.
+    Raises :class:`UnknownState` for a file that the probe says nothing of or could not read: unknown is
+    neither absent nor different.
     """
     differences = []
     for item in rendered:
@@ -86,6 +87,11 @@ def _changes(item: Rendered, found: FoundFile) -> Iterator[Change]:
     if found.digest is None:
         yield Change(Aspect.ABSENT, None, item.digest)
         return
+    if not found.digest.startswith("sha256:"):
+        raise UnknownState(
+            f"the rendered file {file.name} ({file.path}) is {found.digest}",
+            hint="look at it on the host; nothing was changed",
+        )
     if found.digest != item.digest:
         yield Change(Aspect.CONTENT, found.digest, item.digest)
     if found.mode is None or int(found.mode, 8) != int(file.mode, 8):

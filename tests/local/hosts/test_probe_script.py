@@ -93,6 +93,11 @@ def test_file_facts(tmp_path: Path):
     assert probe_script.file_facts(str(tmp_path))["digest"].startswith("unreadable")
 
 
+def test_a_pipe_in_a_files_place_does_not_hang_the_probe(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe")
+    assert probe_script.file_facts(str(tmp_path / "pipe"))["digest"] == "unreadable: not a regular file"
+
+
 def test_the_report_keeps_states_and_times_and_drops_the_rest(tmp_path: Path):
     path = tmp_path / "state.json"
     platform = {"state": "connected", "updated_at": "2026-11-29T13:27:10+00:00", "error_message": "token abc"}
@@ -111,7 +116,10 @@ def test_a_report_that_cannot_be_read_is_none(tmp_path: Path, text: str):
 
 def test_json_is_the_same_as_the_modules():
     value = {"a": [1, 2.5, None, True, False, 0, 1, 'ü\n"\\\ud800'], "b": {}, "c": [], "d": "", "é": -1}
-    assert json.loads(probe_script.encode(value)) == value
+    decoded = json.loads(probe_script.encode(value))
+    assert decoded == value
+    # 0 == False: a route's status 0 must not arrive as a truth value.
+    assert [type(item) for item in decoded["a"]] == [type(item) for item in value["a"]]
 
 
 @pytest.fixture

@@ -54,6 +54,11 @@ def test_a_file_that_the_probe_does_not_report_is_unknown_not_absent() -> None:
     assert caught.value.exit_code is ExitCode.UNREACHABLE
 
 
+def test_a_file_that_cannot_be_read_is_unknown_and_never_written_over() -> None:
+    with pytest.raises(UnknownState, match=r"soul .*unreadable: Is a directory"):
+        compare([RENDERED], {"soul": FileFacts("unreadable: Is a directory", "", "", "")})
+
+
 def test_a_diff_of_texts() -> None:
     assert text_diff("soul", b"a\nb\nc", b"a\nx\nc\n") == (
         "--- soul (tenant)",
