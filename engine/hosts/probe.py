@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 from engine.errors import ProbeFailed
 from engine.hosts.channel import Output
-from engine.hosts.scripts import INTERPRETER, FrameError, read_frame
+from engine.hosts.scripts import INTERPRETER, read_frame
 from engine.hosts.shell import HostShell, Streams, failure
 from engine.hosts.status import Status
 from engine.hosts.status_reader import read_status
@@ -34,7 +34,8 @@ def probe(shell: HostShell, settings: Settings, tenant: Tenant, extra: Extra) ->
     """One read-only question over standard input; raises :class:`ProbeFailed` without one whole answer."""
     nonce = secrets.token_hex(8)
     script = make_script(nonce, settings, tenant, extra)
-    output = shell.read_only([*INTERPRETER, "-"], Streams(stdin=script.encode()), label="probe")
+    bound = settings.transport.probe_seconds
+    output = shell.read_only([*INTERPRETER, "-"], Streams(stdin=script.encode()), label="probe", timeout=bound)
     return read_answer(output, nonce, settings, shell.where)
 
 
@@ -56,7 +57,8 @@ def read_answer(output: Output, nonce: str, settings: Settings, where: str) -> S
         raise ProbeFailed(failure(output, "probe", where).message, where=where, hint=_HINT)
     try:
         return read_status(read_frame(output.stdout, nonce), settings)
-    except (FrameError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
+        # Whatever a host can put into its answer, the others must not notice.
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise ProbeFailed(f"the probe gave no single whole answer: {reason}", where=where, hint=_HINT) from error
 

@@ -137,6 +137,7 @@ class Transport:
     retry_maximum_seconds: float = 1.5
     keepalive_seconds: float = 10
     dead_link_seconds: float = 30
+    probe_seconds: float = 60
     command_seconds: float = 1800
     survivor_seconds: float = 300
     survivor_poll_seconds: float = 2

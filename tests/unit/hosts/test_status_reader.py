@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -112,7 +113,14 @@ def test_a_whole_answer_with_a_failing_end_is_no_answer(status: int):
         read_answer(Output(status, b"\nBEGIN n\n{}\nEND n\n", b"late failure\n"), "n", SETTINGS, "maple")
 
 
-@pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b'"text"', b"3"])
+@pytest.mark.parametrize("changes", [{"receipts": []}, {"clock": 10**400}, {"files": 3}])
+def test_what_no_probe_would_print_is_the_tenants_error(changes: dict[str, Any]):
+    body = json.dumps(_answer(**changes)).encode()
+    with pytest.raises(ProbeFailed):
+        read_answer(Output(0, b"\nBEGIN n\n" + body + b"\nEND n\n", b""), "n", SETTINGS, "maple")
+
+
+@pytest.mark.parametrize("body", [b"{}", b"[]", b"null", b'"text"', b"3", b"[" * 100_000])
 def test_an_answer_without_its_parts_is_no_answer(body: bytes):
     with pytest.raises(ProbeFailed):
         read_answer(Output(0, b"\nBEGIN n\n" + body + b"\nEND n\n", b""), "n", SETTINGS, "maple")
