@@ -63,12 +63,21 @@ class LockDirectory:
             os.close(descriptor)
 
     def holder(self, subject: Subject) -> Holder | None:
-        """Who holds `subject` now, or None. Takes no lock, so it never makes a job busy."""
+        """Who holds `subject` now, or None. Takes no lock, so it never makes a job busy.
+
+        Raises :class:`RecordFailed` where this user may not look.
+        """
         path = self._path(subject)
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
+        except OSError as error:
+            raise RecordFailed(
+                f"cannot read the lock file: {error.strerror}",
+                where=str(path),
+                hint="look at it as the user who runs converge",
+            ) from error
         try:
             holder = _read_holder(descriptor)
             if holder is None or not _kernel_knows(os.fstat(descriptor).st_ino, holder.pid):

@@ -43,9 +43,12 @@ def append_line(path: Path, line: str, *, mode: int = 0o600, durable: bool = Tru
     """Append one line to `path` in one write and, if `durable`, fsync it; raises :class:`RecordFailed`."""
     data = line.encode() + b"\n"
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, mode)
         try:
             size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                # A power cut left half a line: it must not take this one with it.
+                data = b"\n" + data
             if os.write(descriptor, data) != len(data):
                 # A full disk took a part of the line: take it back, a history has whole lines only.
                 os.ftruncate(descriptor, size)

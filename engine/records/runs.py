@@ -78,10 +78,10 @@ class RunRecord:
         self.update(result=result, error=error, finished_at=iso(self._clock.now()))
         entry = asdict(self.state) | {"log": str(self.log_file.relative_to(self._history.parent))}
         del entry["phase"]
-        append_line(self._history, json.dumps(entry, ensure_ascii=False))
+        append_line(self._history, _json(entry))
 
     def _write(self, *, durable: bool) -> None:
-        text = json.dumps(asdict(self.state), indent=2, ensure_ascii=False) + "\n"
+        text = _json(asdict(self.state), indent=2) + "\n"
         replace_file(self._directory / "state.json", text.encode(), durable=durable)
 
 
@@ -107,20 +107,19 @@ class RunStore:
         return RunRecord(directory, self._of(subject) / "history.jsonl", state, self._clock)
 
     def history(self, subject: Subject) -> Iterator[dict[str, Any]]:
-        """The finished runs of `subject`, oldest first."""
-        path = self._of(subject) / "history.jsonl"
-        if path.exists():
-            for line in path.read_text().splitlines():
-                yield json.loads(line)
+        """The finished runs of `subject`, oldest first; a line that a power cut left torn is passed over."""
+        # Not splitlines(): an error's text may hold line separators that are none in JSON.
+        for line in _text(self._of(subject) / "history.jsonl").split("\n"):
+            entry = _object(line)
+            if entry is not None:
+                yield entry
 
     def latest(self, subject: Subject) -> dict[str, Any] | None:
-        """The newest run's state file, finished or not, or None before the first run."""
-        for directory in sorted(self._runs(subject), reverse=True):
-            state = directory / "state.json"
-            if state.exists():
-                document: dict[str, Any] = json.loads(state.read_text())
-                return document
-        return None
+        """The newest run's state file that can be read, finished or not, or None before the first run."""
+        documents = (
+            _object(_text(directory / "state.json")) for directory in sorted(self._runs(subject), reverse=True)
+        )
+        return next((document for document in documents if document is not None), None)
 
     def log_of(self, subject: Subject, run: str | None = None) -> Path | None:
         """The log of `run`, or of the newest run that has one."""
@@ -130,10 +129,44 @@ class RunStore:
 
     def _runs(self, subject: Subject) -> list[Path]:
         directory = self._of(subject) / "runs"
-        return list(directory.iterdir()) if directory.exists() else []
+        try:
+            return list(directory.iterdir())
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise _unreadable(directory, error) from error
 
     def _of(self, subject: Subject) -> Path:
         return self._root / subject.kind / subject.id
+
+
+def _json(value: Any, indent: int | None = None) -> str:
+    """`value` as JSON that UTF-8 can hold: a lone surrogate of a host's answer becomes its escape."""
+    return json.dumps(value, indent=indent, ensure_ascii=False).encode(errors="backslashreplace").decode()
+
+
+def _text(path: Path) -> str:
+    """A record's text, empty where there is none; raises :class:`RecordFailed` if it cannot be read."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return ""
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _unreadable(path: Path, error: OSError) -> RecordFailed:
+    return RecordFailed(
+        f"cannot be read: {error.strerror}", where=str(path), hint="look at it as the user who runs converge"
+    )
 
 
 def printable(text: str) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.clock import SystemClock
-from engine.errors import Busy, ExitCode
+from engine.errors import Busy, ExitCode, RecordFailed
 from engine.locks import LockDirectory
 from engine.subject import Subject
 
@@ -95,3 +95,9 @@ def test_other_subjects_are_free(locks, holder):
 
 def test_nobody_holds_a_subject_that_was_never_locked(locks):
     assert locks.holder(Subject("tenant", "new")) is None
+
+
+def test_a_lock_that_cannot_be_looked_at_is_named(locks, tmp_path):
+    (tmp_path / "tenant").write_text("no directory")
+    with pytest.raises(RecordFailed, match=r"maple.lock: cannot read the lock file"):
+        locks.holder(MAPLE)

@@ -59,6 +59,36 @@ def test_the_latest_run_is_the_newest_one(store):
     assert store.latest(Subject("tenant", "harbor")) is None
 
 
+@pytest.mark.parametrize("character", ["\u2028", "\x85", "\x0b", "\udcff"])
+def test_a_hosts_odd_characters_in_an_error_do_no_harm(store, character):
+    record = store.start(MAPLE, job="converge", run="r1", process=7)
+    record.log(f"said {character}")
+    record.finish(RunResult.FAILED, f"the host said {character}")
+    (line,) = store.history(MAPLE)
+    latest = store.latest(MAPLE)
+    assert latest is not None and latest["error"] == line["error"] == f"the host said {character}"
+
+
+def test_records_that_a_power_cut_left_torn_do_not_hide_the_others(store, tmp_path):
+    store.start(MAPLE, job="converge", run="20261001T000000Z-aa", process=7).finish(RunResult.UPDATED)
+    store.start(MAPLE, job="converge", run="20261002T000000Z-aa", process=7)
+    directory = tmp_path / "records/tenant/maple"
+    (directory / "runs/20261002T000000Z-aa/state.json").write_bytes(b"")
+    with (directory / "history.jsonl").open("ab") as history:
+        history.write(b'{"run": "2026\xff')
+    assert [entry["result"] for entry in store.history(MAPLE)] == ["updated"]
+    latest = store.latest(MAPLE)
+    assert latest is not None and latest["run"] == "20261001T000000Z-aa"
+    store.start(MAPLE, job="converge", run="20261003T000000Z-aa", process=7).finish(RunResult.FAILED)
+    assert [entry["result"] for entry in store.history(MAPLE)] == ["updated", "failed"]
+
+
+def test_records_that_cannot_be_read_are_named(store, tmp_path):
+    (tmp_path / "records/tenant/maple/history.jsonl").mkdir(parents=True)
+    with pytest.raises(RecordFailed, match=r"history.jsonl: cannot be read"):
+        list(store.history(MAPLE))
+
+
 def test_mode_owner_and_link_are_kept(tmp_path):
     real = tmp_path / "elsewhere" / "state.json"
     real.parent.mkdir()
