@@ -37,7 +37,7 @@ def live_document(status: Status) -> Mapping[str, Any]:
     return {
         "version": str(status.marker.version) if status.marker.version else None,
         "marker": status.marker.state.value,
-        "clock": iso(datetime.datetime.fromtimestamp(status.clock, datetime.UTC)),
+        "clock": _time(status.clock),
         "receipts": sorted(status.receipts),
         "runtime_version": status.runtime_version,
         "models": dict(status.models),
@@ -63,5 +63,13 @@ def _gateway(gateway: GatewayState) -> Mapping[str, Any]:
         "port_open": gateway.port_open,
         "running_version": gateway.running_version,
         "channels": {name: channel.state for name, channel in gateway.channels.items()},
-        "newest_message": (iso(datetime.datetime.fromtimestamp(newest, datetime.UTC)) if newest is not None else None),
+        "newest_message": _time(newest) if newest is not None else None,
     }
+
+
+def _time(seconds: float) -> str | None:
+    """A host's Unix time as a document says it; None where it is no date, such as one in milliseconds."""
+    try:
+        return iso(datetime.datetime.fromtimestamp(seconds, datetime.UTC))
+    except (OSError, OverflowError, ValueError):
+        return None

@@ -94,6 +94,14 @@ def test_the_live_part_of_the_status_document():
     assert [entry["live"] is None for entry in document["tenants"]] == [False, True, True]
 
 
+def test_times_that_are_no_dates_leave_the_live_part_whole():
+    gateway = gateway_state(newest_message=1_790_000_000_000.0)
+    live = live_document(standing_at(HEAD, gateway=gateway, clock=1e300))
+    document = valid("status", status_document([Recorded("maple", None, None, None)], HEAD, {"maple": live}))
+    (entry,) = document["tenants"]
+    assert (entry["live"]["clock"], entry["live"]["gateway"]["newest_message"]) == (None, None)
+
+
 def test_the_lab_documents():
     host = LabHost("maple", "10.0.0.2", 22, "ops", "ssh-ed25519 AAAA", True, 7, Path("/log"))
     hosts = lab.hosts_document([host, replace(host, running=False, pid=None)])
