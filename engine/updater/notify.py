@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import replace
 from enum import Enum
 
 import apprise
+from apprise.result import AppriseResultStatus
 
 from engine.hosts.status import OwedNote
+
+_MAY_HAVE_DELIVERED = ("connection error", "raised an exception")
+"""What Apprise logs where no answer came: the message may have gone through."""
 
 
 class Delivery(Enum):
@@ -29,13 +32,14 @@ def send(target: str, text: str) -> Delivery:
     messenger = apprise.Apprise()
     if not messenger.add(target):
         return Delivery.REFUSED
-    with apprise.LogCapture(level=logging.INFO) as log:
-        delivered = messenger.notify(body=text)
-        # Apprise says only yes or no; a connection that broke may have delivered, an answer has not.
-        broken = "connection error" in log.getvalue().lower()
-    if delivered:
-        return Delivery.DELIVERED
-    return Delivery.UNKNOWN if broken else Delivery.REFUSED
+    with messenger.notify(body=text) as result:
+        # Its own log, not the library's: other tenants' messages are under way at the same time.
+        said = " ".join(entry.message.lower() for entry in result.logs())
+        if result.status is AppriseResultStatus.SUCCESS:
+            return Delivery.DELIVERED
+        if result.status is AppriseResultStatus.TIMEOUT or any(words in said for words in _MAY_HAVE_DELIVERED):
+            return Delivery.UNKNOWN
+    return Delivery.REFUSED
 
 
 def deliver(note: OwedNote, target: str | None, record: Callable[[OwedNote | None], None], sender: Sender) -> str:
