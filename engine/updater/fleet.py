@@ -16,7 +16,7 @@ from engine.updater.converge import Converge
 from engine.updater.events import Event, Phase
 from engine.updater.job import Job, run_job
 from engine.updater.notify import Sender, send
-from engine.updater.outcome import Options, Outcome
+from engine.updater.outcome import Options, Outcome, placed
 from engine.updater.workspace import Workspace
 
 Result = TypeVar("Result")
@@ -58,7 +58,7 @@ def ask_many(
             with pool.session(tenant) as session:
                 return question(tenant, session)
         except TenantryError as error:
-            return error
+            return placed(error, tenant)
         finally:
             workspace.report(Event(tenant.slug, Phase.DONE, "answered"))
 

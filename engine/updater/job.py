@@ -16,7 +16,7 @@ from engine.locks import HeldLock
 from engine.records import RunRecord
 from engine.registry.model import Tenant
 from engine.updater.events import Event, Phase
-from engine.updater.outcome import Outcome, failed
+from engine.updater.outcome import Outcome, failed, placed
 from engine.updater.workspace import Workspace
 
 
@@ -70,7 +70,7 @@ def _work(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
     try:
         outcome = replace(work(job), run=job.run_id)
     except TenantryError as error:
-        outcome = failed(job.tenant.slug, error, job.run_id)
+        outcome = failed(job.tenant.slug, placed(error, job.tenant), job.run_id)
     except Exception as error:
         outcome = _defect(job, error)
     return _finish(job, outcome)
@@ -89,7 +89,7 @@ def _finish(job: Job, outcome: Outcome) -> Outcome:
 
 
 def _defect(job: Job, error: Exception) -> Outcome:
-    message = f"internal error: {type(error).__name__}; the tenant's marker was not changed"
+    message = f"internal error: {type(error).__name__} in phase {job.record.state.phase}"
     try:
         for line in traceback.format_exc().splitlines():
             job.record.log(line)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from engine.errors import Busy, ExitCode, NotQuiet, TenantryError
 from engine.records import RunResult
+from engine.registry.model import Tenant
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,12 @@ class Outcome:
     restarted: bool = False
     messages: tuple[str, ...] = ()
     error: str | None = None
+
+
+def placed(error: TenantryError, tenant: Tenant) -> TenantryError:
+    """`error`, which among many tenants must say of which it is unless it names a place already."""
+    error.where = error.where or tenant.slug
+    return error
 
 
 def failed(slug: str, error: TenantryError, run: str | None = None) -> Outcome:
