@@ -114,7 +114,6 @@ class Quiesce:
     silence_seconds: float = 90
     poll_seconds: float = 15
     polls: int = 40
-    future_tolerance_seconds: float = 5
 
 
 @dataclass(frozen=True)

@@ -5,24 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from engine.errors import Busy, LivenessFailed, Refused, StepFailed, TenantryError, UnknownState
+from engine.errors import Busy, LivenessFailed, Refused, StepFailed, UnknownState
 from engine.hosts.ledger import Ledger
 from engine.hosts.session import Session
-from engine.hosts.status import Answer, OwedNote, Status
+from engine.hosts.status import Answer, Status
 from engine.records import RunResult
 from engine.registry.model import Gateway, Settings
 from engine.releases.model import StepEntry
 from engine.render.compare import Difference, compare
-from engine.render.notes import check_hand_written, compose, prefix
-from engine.secrets import resolve
 from engine.steps.context import StepContext
 from engine.steps.operation import apply_step
 from engine.updater.assessment import Assessment, assess
 from engine.updater.events import Phase
 from engine.updater.job import Job
 from engine.updater.liveness import Restart, wait_for_life
-from engine.updater.notify import Sender, deliver
+from engine.updater.notify import Sender
 from engine.updater.outcome import Options, Outcome
+from engine.updater.owner_note import OwnerNote
 from engine.updater.quiesce import not_quiet, wait_for_silence
 
 WINDOW = Path(__file__).with_name("window_script.py").read_text()
@@ -41,8 +40,13 @@ class Converge:
     sender: Sender
     claimed: bool = False
     _completed: list[str] = field(default_factory=list)
+    _ran: list[str] = field(default_factory=list)
     _files: list[str] = field(default_factory=list)
     _messages: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        job = self.job
+        self.note = OwnerNote(job.workspace, job.tenant, self.session, self.options.note, self.sender, self._say)
 
     def run(self) -> Outcome:
         """Bring the tenant to the head and prove it; raises what stopped it, with the marker unchanged."""
@@ -55,7 +59,7 @@ class Converge:
         restart = self._restart_if_owed()
         self._prove_life(restart)
         self._commit(assessment)
-        self._notify()
+        self.note.send_owed()
         return self._outcome(assessment, RunResult.UPDATED, restarted=restart is not None)
 
     # Probe and plan
@@ -71,8 +75,7 @@ class Converge:
                 where=self._slug,
                 hint="look at `tenantry plan` again",
             )
-        if self.options.note is not None:
-            check_hand_written(self.options.note, prefix(self._settings.brand, assessment.plan.head))
+        self.note.check(assessment)
         self.job.update(
             from_version=str(assessment.marker) if assessment.marker else None,
             to_version=str(assessment.plan.head),
@@ -105,7 +108,7 @@ class Converge:
         self._prove_life(None, assessment.status)
         if assessment.status.owed.note:
             self._claim()
-            self._deliver(assessment.status.owed.note)
+            self.note.deliver(assessment.status.owed.note)
         return self._outcome(assessment, RunResult.UNCHANGED, restarted=False)
 
     # Apply
@@ -138,6 +141,7 @@ class Converge:
             self.job.tell(Phase.APPLY, f"{entry}: its effect is there already")
             return status
         apply_step(step, context)
+        self._ran.append(str(entry))
         fresh = replace(context, status=self.session.probe())
         after = step.check(fresh)
         if after is not Answer.HOLDS:
@@ -168,7 +172,7 @@ class Converge:
         differences = tuple(compare(assessment.rendered, status.rendered))
         if differences:
             names = ", ".join(item.rendered.file.name for item in differences)
-            self._enter(Phase.RENDER, f"{len(differences)} files differ: {names}")
+            self._enter(Phase.RENDER, f"other than rendered: {names}")
             restart, reloads = owed_by(differences)
             Ledger(self.session).owe(restart=restart, reloads=reloads)
             for difference in differences:
@@ -254,46 +258,11 @@ class Converge:
         if not pending:
             ledger.restarted()
             return
-        if assessment.status.owed.note:
-            self._deliver(assessment.status.owed.note)
-        self._owe_note(assessment)
+        self.note.owe(assessment)
         digests = self.job.workspace.digests
         ledger.commit(
             assessment.plan.head, {str(release.version): digests[str(release.version)] for release in pending}
         )
-
-    def _owe_note(self, assessment: Assessment) -> None:
-        if self.job.tenant.text_updates:
-            head = assessment.plan.head
-            text = self.options.note or compose(
-                self._settings.brand,
-                head,
-                [release.owner_note for release in assessment.plan.pending],
-                self._settings.notify.limit_characters,
-            )
-            Ledger(self.session).note(OwedNote(str(head), text))
-
-    def _notify(self) -> None:
-        """Send the note of this run; the marker is written, so nothing here changes the run's result."""
-        try:
-            note = self.session.probe().owed.note
-            if note:
-                self._deliver(note)
-        except TenantryError as error:
-            self._say(f"the owner's note stays as it is recorded on the tenant: {error.message}")
-
-    def _deliver(self, note: OwedNote) -> None:
-        try:
-            target = self._message_target()
-        except TenantryError as error:
-            self._say(f"the note for {note.version} stays owed: {error.message}")
-            return
-        self._say(deliver(note, target, Ledger(self.session).note, self.sender))
-
-    def _message_target(self) -> str | None:
-        name = self._settings.notify.target_secret
-        reference = self.job.tenant.secrets.get(name) if name else None
-        return resolve(reference, self.job.workspace.fleet.root).decode().strip() if reference else None
 
     def _say(self, message: str) -> None:
         self._messages.append(message)
@@ -318,7 +287,7 @@ class Converge:
             result=result,
             from_version=str(assessment.marker) if assessment.marker else None,
             to_version=str(assessment.plan.head),
-            steps=tuple(self._completed),
+            steps=tuple(self._ran),
             files=tuple(self._files),
             restarted=restarted,
             messages=tuple(self._messages),

@@ -133,3 +133,28 @@ def test_the_note_is_owed_before_the_marker_is_written(texting: LightFleet, rece
     receiver.answer = 500
     texting.converge("maple", report=look)
     assert seen == [{"version": "2026.10.3", "text": ALL_NOTES, "sending": False}]
+
+
+def test_a_note_of_a_crash_before_the_marker_is_sent_once_and_after_it(texting: LightFleet, receiver: Receiver):
+    note = {"version": "2026.10.3", "text": "too early", "sending": False}
+    texting.run("maple", "cat > /var/lib/tenantry/owed.json", stdin=json.dumps({"note": note}).encode())
+    texting.converge("maple")
+    assert receiver.messages == [ALL_NOTES]
+
+
+def test_an_owed_note_of_a_reached_version_is_sent_before_the_next_one(texting: LightFleet, receiver: Receiver):
+    receiver.answer = 500
+    texting.converge("maple")
+    receiver.answer = 200
+    receiver.messages.clear()
+    path = texting.root / "releases.yaml"
+    more = {"version": "2026.10.4", "title": "More", "steps": [], "details": "More.", "owner_note": "More."}
+    path.write_text(path.read_text() + f"  - {json.dumps(more)}\n")
+    texting.converge("maple")
+    assert receiver.messages == [ALL_NOTES, "Lightly updated to 2026.10.4: More."]
+
+
+def test_a_hand_written_note_that_is_not_sent_is_said(texting: LightFleet, receiver: Receiver):
+    texting.converge("maple")
+    outcome = texting.converge("maple", options=Options(note="Lightly updated to 2026.10.3: again"))
+    assert "not sent" in outcome.messages[0] and receiver.messages == [ALL_NOTES]

@@ -1,0 +1,86 @@
+"""The owner's message of one run: composed, owed before the commit, delivered after it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from engine.errors import InvalidInput, TenantryError
+from engine.hosts.ledger import Ledger
+from engine.hosts.session import Session
+from engine.hosts.status import OwedNote
+from engine.registry.model import Settings, Tenant
+from engine.registry.text import utf16_length
+from engine.releases.version import Version
+from engine.render.notes import check_hand_written, compose, prefix
+from engine.secrets import resolve
+from engine.updater.assessment import Assessment
+from engine.updater.notify import Sender, deliver
+from engine.updater.workspace import Workspace
+
+
+@dataclass
+class OwnerNote:
+    """What one run says to the owner. `say` takes each thing that became of it, for the person who watches."""
+
+    workspace: Workspace
+    tenant: Tenant
+    session: Session
+    hand_written: str | None
+    sender: Sender
+    say: Callable[[str], None]
+
+    def check(self, assessment: Assessment) -> None:
+        """Raise :class:`InvalidInput` for a hand-written text that could not be sent."""
+        if self.hand_written is None:
+            return
+        limit = self._settings.notify.limit_characters
+        check_hand_written(self.hand_written, prefix(self._settings.brand, assessment.plan.head))
+        if utf16_length(self.hand_written) > limit:
+            raise InvalidInput(f"a hand-written note has at most {limit} characters", where=self.tenant.slug)
+        if not assessment.plan.pending:
+            self.say("no release is pending, so the hand-written note is not sent")
+
+    def owe(self, assessment: Assessment) -> None:
+        """Record the message of the pending releases, before the marker makes them no longer pending.
+
+        A note that an earlier run left for a version the tenant has reached is sent first. One for a version
+        it never reached is replaced: its releases are still pending, and part of this message.
+        """
+        earlier = assessment.status.owed.note
+        if earlier and assessment.marker and Version.parse(earlier.version) <= assessment.marker:
+            self.deliver(earlier)
+        if self.tenant.text_updates:
+            Ledger(self.session).note(OwedNote(str(assessment.plan.head), self._text(assessment)))
+
+    def send_owed(self) -> None:
+        """Send what is owed now; the marker is written, so nothing here changes the run's result."""
+        try:
+            note = self.session.probe().owed.note
+            if note:
+                self.deliver(note)
+        except TenantryError as error:
+            self.say(f"the owner's note stays as it is recorded on the tenant: {error.message}")
+
+    def deliver(self, note: OwedNote) -> None:
+        """Send `note` if there is a way to; it stays owed if there is none."""
+        try:
+            target = self._target()
+        except TenantryError as error:
+            self.say(f"the note for {note.version} stays owed: {error.message}")
+            return
+        self.say(deliver(note, target, Ledger(self.session).note, self.sender))
+
+    def _text(self, assessment: Assessment) -> str:
+        notes = [release.owner_note for release in assessment.plan.pending]
+        limit = self._settings.notify.limit_characters
+        return self.hand_written or compose(self._settings.brand, assessment.plan.head, notes, limit)
+
+    def _target(self) -> str | None:
+        name = self._settings.notify.target_secret
+        reference = self.tenant.secrets.get(name) if name else None
+        return resolve(reference, self.workspace.fleet.root).decode().strip() if reference else None
+
+    @property
+    def _settings(self) -> Settings:
+        return self.workspace.fleet.settings
