@@ -1,9 +1,8 @@
 """Records are whole at every moment and survive what a disk does."""
 
-import json
 import os
 import subprocess
-import threading
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,23 +20,29 @@ def store(tmp_path: Path) -> RunStore:
     return RunStore(tmp_path / "records", SystemClock())
 
 
-def test_a_reader_in_a_loop_never_sees_a_part(store):
+READ_UNTIL_STOPPED = """
+import json, pathlib, sys
+path, stop = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+seen = set()
+print("reading", flush=True)
+while not stop.exists():
+    seen.add(len(json.loads(path.read_text())["completed_steps"]))
+print(len(seen))
+"""
+
+
+def test_a_reader_in_a_loop_never_sees_a_part(store, tmp_path):
     record = store.start(MAPLE, job="converge", run="r1", process=1)
-    path = record.log_file.parent / "state.json"
-    stop = threading.Event()
-    seen: list[int] = []
-
-    def read() -> None:
-        while not stop.is_set():
-            seen.append(len(json.loads(path.read_text())["completed_steps"]))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    for count in range(300):
+    path, stop = record.log_file.parent / "state.json", tmp_path / "stop"
+    reader = subprocess.Popen(
+        [sys.executable, "-c", READ_UNTIL_STOPPED, str(path), str(stop)], stdout=subprocess.PIPE, text=True
+    )
+    assert reader.stdout and reader.stdout.readline() == "reading\n"
+    for count in range(1000):
         record.update(completed_steps=tuple("step" * 50 for _ in range(count % 40)))
-    stop.set()
-    reader.join()
-    assert len(set(seen)) > 1
+    stop.touch()
+    output, _ = reader.communicate()
+    assert reader.returncode == 0 and int(output) > 1
 
 
 def test_a_finished_run_has_one_history_line_with_its_log(store, tmp_path):
