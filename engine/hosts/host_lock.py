@@ -20,6 +20,7 @@ HOME = "/var/lib/tenantry"
 LOCK = f"{HOME}/lock"
 RUN = f"{HOME}/run"
 INPUT = f"{HOME}/input"
+STAGING = f"{HOME}/staging"
 
 _REFUSED_STATUS = 121
 
@@ -34,8 +35,11 @@ exec 8>>{LOCK} || exit 1
 flock -n 8 || flock -w 0.3 8 || refuse busy
 """
 
+# Whose run this was may use what it shipped until here; from here on nothing of it is started any more.
 _CLAIM = f"""{_TAKE}
-printf '%s\\n' "$run" > {RUN}.partial && mv -f {RUN}.partial {RUN}
+printf '%s\\n' "$run" > {RUN}.partial && mv -f {RUN}.partial {RUN} || exit 1
+rm -f {INPUT}
+find {STAGING} -mindepth 1 -maxdepth 1 -type d -name '????????????' -exec rm -rf -- {{}} + 2>/dev/null || :
 """
 
 _GUARD = f"""{_TAKE}

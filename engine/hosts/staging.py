@@ -13,10 +13,9 @@ from pathlib import Path
 
 from engine.errors import CommandFailed, InvalidInput
 from engine.hosts.channel import BLOCK
-from engine.hosts.host_lock import HOME
+from engine.hosts.host_lock import HOME, STAGING
 from engine.hosts.shell import HostShell, Streams
 
-STAGING = f"{HOME}/staging"
 _PATH = re.compile(rf"{STAGING}/[A-Za-z0-9]{{12}}", re.ASCII)
 
 _UNPACK = f"""

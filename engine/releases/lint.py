@@ -89,6 +89,7 @@ def _entry_problem(entry: StepEntry, release: Release, catalog: Mapping[str, Ste
         return Finding(where, Rule.UNKNOWN_STEP, message)
     try:
         catalog[entry.name].check_arguments(entry.arguments)
+        catalog[entry.name].writes(entry.arguments)
     except InvalidInput as error:
         return Finding(where, Rule.ARGUMENTS, f"release {release.version}, step {entry.name}: {error.message}")
     return None

@@ -11,7 +11,7 @@ import pyinfra
 from pyinfra.api import StringCommand, operation
 from pyinfra.api.exceptions import NestedOperationError, OperationError
 
-from engine.errors import StepFailed
+from engine.errors import CommandLost, StepFailed
 from engine.hosts.ledger import Ledger
 from engine.hosts.plain import plain_errors
 from engine.hosts.session import session_of
@@ -38,21 +38,31 @@ def apply_step(step: Step, context: StepContext) -> None:
 def operation_errors(context: StepContext, what: str) -> Iterator[None]:
     """Turn a failed pyinfra operation of the body into :class:`StepFailed` with its last lines.
 
-    What the body shipped to the host is removed whatever happens.
+    What the body shipped to the host is removed, unless a command that was lost, or left by an interrupted
+    run, may still read it: the next run that claims the host clears that away.
     """
-    host = context.session.host
     try:
         yield
+    except CommandLost:
+        raise
     except NestedOperationError as error:
-        output = host.state.get_op_data_for_host(host, error.args[0]).operation_meta
-        lines = (output.stderr_lines or output.stdout_lines)[-_STDERR_LINES:]
-        raise StepFailed(
-            f"{what} failed: {' | '.join(line.strip() for line in lines) or 'no output'}",
-            where=context.tenant.slug,
-            hint="correct the cause and run it again: every step may run twice",
-        ) from error
-    finally:
         context.unship()
+        raise _step_failed(context, what, error) from error
+    except Exception:
+        context.unship()
+        raise
+    context.unship()
+
+
+def _step_failed(context: StepContext, what: str, error: NestedOperationError) -> StepFailed:
+    host = context.session.host
+    output = host.state.get_op_data_for_host(host, error.args[0]).operation_meta
+    lines = (output.stderr_lines or output.stdout_lines)[-_STDERR_LINES:]
+    return StepFailed(
+        f"{what} failed: {' | '.join(line.strip() for line in lines) or 'no output'}",
+        where=context.tenant.slug,
+        hint="correct the cause and run it again: every step may run twice",
+    )
 
 
 def deploy_from_cli(step: Step) -> None:
@@ -108,3 +118,5 @@ def _run_step(step: Step, context: StepContext) -> Iterator[Any]:
     if restart or switches:
         Ledger(context.session).owe(restart, switches=switches)
     yield from step.commands(context)
+    # Here for pyinfra's own CLI, which has nobody else to do it.
+    context.unship()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import shlex
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pyinfra.api import StringCommand
 
@@ -12,9 +13,7 @@ from engine.errors import StepFailed
 from engine.hosts.status import Answer
 from engine.steps.context import StepContext
 from engine.steps.facts import FileText
-
-if TYPE_CHECKING:
-    from engine.steps.step import PatchStep
+from engine.steps.step import PatchStep, fleet_code
 
 COPIES = "/var/lib/tenantry/copies"
 
@@ -22,20 +21,22 @@ _COPY = """
 set -eu
 umask 077
 mkdir -p {copies}
-[ -e {copy} ] || cp -p {path} {copy}
+[ -e {copy} ] || {{ cp -p {path} {copy}.partial && sync {copy}.partial && mv -f {copy}.partial {copy}; }}
 """
 
-# The new text arrives on standard input; the replaced file keeps its owner, group and mode.
+# The new text arrives on standard input; the replaced file keeps its owner, group and mode, a link stays one.
 _REPLACE = """
 set -eu
-temporary=$(mktemp {path}.XXXXXXXX)
+path=$(readlink -f -- {path})
+[ "$(sha256sum < "$path")" = "{digest}  -" ] || {{ echo "$path was changed by somebody meanwhile" >&2; exit 1; }}
+temporary=$(mktemp "$path.XXXXXXXX")
 trap 'rm -f "$temporary"' EXIT
 cat > "$temporary"
-chown --reference={path} "$temporary"
-chmod --reference={path} "$temporary"
+chown --reference="$path" "$temporary"
+chmod --reference="$path" "$temporary"
 sync "$temporary"
-mv -f "$temporary" {path}
-sync {directory}
+mv -fT "$temporary" "$path"
+sync "${{path%/*}}/"
 """
 
 
@@ -50,13 +51,14 @@ def edit_commands(step: PatchStep, context: StepContext) -> Iterator[Any]:
             where=context.tenant.slug,
             hint="look at the file on the host",
         )
-    edited = step.edit(text, context.arguments)
+    with fleet_code(f"the edit of step {step.name}", StepFailed):
+        edited = step.edit(text, context.arguments)
     if edited == text:
         return
     copies = f"{COPIES}/{step.name}"
     values = {
         "path": shlex.quote(path),
-        "directory": shlex.quote(path.rpartition("/")[0] or "/"),
+        "digest": hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(),
         "copies": shlex.quote(copies),
         "copy": shlex.quote(f"{copies}/{path.strip('/').replace('/', '__')}"),
     }

@@ -5,14 +5,16 @@ from __future__ import annotations
 import inspect
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, get_type_hints
 
 from pyinfra.api import FactBase, StringCommand
+from pyinfra.api.exceptions import PyinfraError
 
-from engine.errors import InvalidInput
+from engine.errors import InvalidInput, StepFailed, TenantryError, UnknownState
 from engine.hosts.status import Answer
 from engine.registry.model import Settings, Tenant
 from engine.releases.digests import digest_of, directory_digest
@@ -22,6 +24,17 @@ from engine.steps.context import StepContext
 Body = Callable[..., Iterable[Any]]
 Precondition = Callable[[StepContext], Answer] | type[FactBase]
 Keys = Iterable[str] | Callable[[Mapping[str, Any]], Iterable[str]]
+
+
+@contextmanager
+def fleet_code(what: str, kind: type[TenantryError]) -> Iterator[None]:
+    """Raise what the fleet's own code gets wrong as an error of `kind` that names it: one step on one tenant."""
+    try:
+        yield
+    except (TenantryError, PyinfraError):
+        raise
+    except Exception as error:
+        raise kind(f"{what} raised {type(error).__name__}: {error}", hint="correct the step's file") from error
 
 
 @dataclass(frozen=True)
@@ -67,7 +80,7 @@ class Step:
     def input_files(self, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
         """The fleet's files that decide what the step installs; raises :class:`InvalidInput` for a missing one."""
         deploys = self.deploys or Path()
-        paths = tuple(deploys / name.format(**self.with_defaults(arguments)) for name in self.inputs)
+        paths = tuple(deploys / self._filled(name, arguments) for name in self.inputs)
         for path in paths:
             if not path.is_file():
                 raise InvalidInput(f"step {self.name} needs a file that is not there", where=str(path), hint="add it")
@@ -82,7 +95,7 @@ class Step:
         """The keys this step writes with these arguments; ``{argument}`` in a key is filled in."""
         if callable(self.writes):
             return frozenset(self.writes(self.with_defaults(arguments)))
-        return frozenset(key.format(**self.with_defaults(arguments)) for key in self.writes)
+        return frozenset(self._filled(key, arguments) for key in self.writes)
 
     def check_arguments(self, arguments: Mapping[str, Any]) -> None:
         """Raise :class:`InvalidInput` unless the step takes exactly these arguments and types."""
@@ -116,10 +129,11 @@ class Step:
         """Whether the step's effect is there; reads the host now."""
         if self.precondition is None:
             return Answer.DOES_NOT_HOLD
-        if isinstance(self.precondition, type):
-            answer = context.fact(self.precondition, **self.with_defaults(context.arguments))
-        else:
-            answer = self.precondition(context)
+        with fleet_code(f"the precondition of step {self.name}", UnknownState):
+            if isinstance(self.precondition, type):
+                answer = context.fact(self.precondition, **self.with_defaults(context.arguments))
+            else:
+                answer = self.precondition(context)
         return answer if isinstance(answer, Answer) else Answer.UNKNOWN
 
     def owes(self, context: StepContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
@@ -130,7 +144,8 @@ class Step:
         """The pyinfra commands that bring the effect about, in order."""
         if self.bundle_directory:
             context.staging = context.ship(self.bundle_directory)
-        yield from self.function(context, **context.arguments)
+        with fleet_code(f"step {self.name}", StepFailed):
+            yield from self.function(context, **context.arguments)
 
     def located(self, deploys: Path) -> Step:
         """This step with the directory that holds its bundle."""
@@ -146,6 +161,15 @@ class Step:
     def parameters(self) -> tuple[str, ...]:
         """The names of the arguments that the step takes."""
         return tuple(self._signature.parameters)
+
+    def _filled(self, text: str, arguments: Mapping[str, Any]) -> str:
+        """`text` with each ``{argument}`` filled in; raises :class:`InvalidInput` for one the step does not take."""
+        try:
+            return text.format(**self.with_defaults(arguments))
+        except (AttributeError, IndexError, KeyError, ValueError) as error:
+            raise InvalidInput(
+                f"step {self.name}: {text!r} cannot be filled in: {error}", hint=f"it takes {self._signature}"
+            ) from error
 
     @cached_property
     def _bundle_digest(self) -> str:
@@ -203,7 +227,8 @@ class PatchStep(Step):
         text = context.fact(FileText, path=self.path(context.settings))
         if text is Answer.UNKNOWN:
             return Answer.UNKNOWN
-        return Answer.of(text is not None and self.edit(text, context.arguments) == text)
+        with fleet_code(f"the edit of step {self.name}", UnknownState):
+            return Answer.of(text is not None and self.edit(text, context.arguments) == text)
 
     def commands(self, context: StepContext) -> Iterator[Any]:
         from engine.steps.patching import edit_commands
@@ -226,7 +251,7 @@ class UpgradeStep(Step):
 
     def target(self, arguments: Mapping[str, Any]) -> str:
         """The versioned directory for these arguments."""
-        return self.directory.format(**self.with_defaults(arguments))
+        return self._filled(self.directory, arguments)
 
     def keys(self, arguments: Mapping[str, Any]) -> frozenset[str]:
         return super().keys(arguments) | {f"link:{self.link}"}

@@ -22,6 +22,14 @@ def test_lint_names_the_line_of_every_finding(tenantry: Tenantry):
     assert "2 findings" in result.err
 
 
+def test_lint_names_the_line_of_a_key_that_cannot_be_filled_in(tenantry: Tenantry):
+    step = tenantry.root / "deploys/steps/greeting.py"
+    step.write_text(step.read_text().replace("file:/etc/greeting", "file:/etc/{wrod}"))
+    document = tenantry.document("release-lint", "release", "lint", code=2)
+    assert {finding["rule"] for finding in document["findings"]} == {"arguments"}
+    assert "'file:/etc/{wrod}' cannot be filled in" in document["findings"][0]["message"]
+
+
 def test_lint_against_a_revision_finds_edited_removed_and_inserted_releases(tenantry: Tenantry):
     commit(tenantry.root)
     assert tenantry("release", "lint", "--against", "HEAD").code == 0
