@@ -37,7 +37,7 @@ class RunState:
     process: int
     started_at: str
     finished_at: str | None = None
-    phase: str = "lock"
+    phase: str = "probe"
     from_version: str | None = None
     to_version: str | None = None
     planned_steps: tuple[str, ...] = ()
@@ -73,9 +73,9 @@ class RunRecord:
         """Append `line` with the time to the run's log, control characters made visible."""
         append_line(self.log_file, f"{iso(self._clock.now())} {printable(line)}", durable=False)
 
-    def finish(self, result: RunResult, error: str | None = None) -> None:
-        """Close the record and append the one history line of this run."""
-        self.update(result=result, error=error, finished_at=iso(self._clock.now()))
+    def finish(self, result: RunResult, error: str | None = None, **changes: Any) -> None:
+        """Close the record, with these fields changed, and append the one history line of this run."""
+        self.update(result=result, error=error, finished_at=iso(self._clock.now()), **changes)
         entry = asdict(self.state) | {"log": str(self.log_file.relative_to(self._history.parent))}
         del entry["phase"]
         append_line(self._history, _json(entry))

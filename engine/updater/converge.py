@@ -28,6 +28,7 @@ WINDOW = Path(__file__).with_name("window_script.py").read_text()
 SNAPSHOTS = "/var/lib/tenantry/snapshots"
 SNAPSHOTS_KEPT = 3
 DAEMON = "daemon"
+LIVENESS_WORDS = "proving that the owner can reach the gateway"
 
 
 @dataclass
@@ -53,10 +54,12 @@ class Converge:
         assessment = self._assess()
         if not assessment.has_changes:
             return self._unchanged(assessment)
-        self._claim()
+        assessment = self._claim(assessment)
         self._apply(assessment)
         self._render(assessment)
         restart = self._restart_if_owed()
+        if self._settings.gateway:
+            self._enter(Phase.LIVENESS, LIVENESS_WORDS)
         self._prove_life(restart)
         self._commit(assessment)
         self.note.send_owed()
@@ -65,7 +68,7 @@ class Converge:
     # Probe and plan
 
     def _assess(self) -> Assessment:
-        self._enter(Phase.PROBE, "asking the tenant")
+        self.job.tell(Phase.PROBE, "asking the tenant")
         status = self._await_survivor(self.session.probe())
         assessment = assess(self.job.workspace, self.job.tenant, status)
         accepted, digest = self.options.plan_digests, assessment.digest()
@@ -76,13 +79,17 @@ class Converge:
                 hint="look at `tenantry plan` again",
             )
         self.note.check(assessment)
+        return assessment
+
+    def _announce(self, assessment: Assessment) -> None:
+        """Put what is going to be done on the record; a run that changes nothing only says so at its end."""
         self.job.update(
+            phase=Phase.PLAN.value,
             from_version=str(assessment.marker) if assessment.marker else None,
             to_version=str(assessment.plan.head),
             planned_steps=tuple(str(planned.entry) for planned in assessment.plan.steps),
             releases=tuple(str(release.version) for release in assessment.plan.pending),
         )
-        return assessment
 
     def _await_survivor(self, status: Status) -> Status:
         """Wait for a command that outlived an earlier run's connection, up to the transport's bound."""
@@ -104,22 +111,36 @@ class Converge:
         return status
 
     def _unchanged(self, assessment: Assessment) -> Outcome:
+        if self._settings.gateway:
+            self.job.tell(Phase.LIVENESS, LIVENESS_WORDS)
         # The status is fresh, so a healthy tenant costs no second look.
         self._prove_life(None, assessment.status)
         if assessment.status.owed.note:
-            self._claim()
-            self.note.deliver(assessment.status.owed.note)
+            owed = self._claim(assessment).status.owed
+            if owed.note:
+                self.note.deliver(owed.note)
         return self._outcome(assessment, RunResult.UNCHANGED, restarted=False)
 
     # Apply
 
-    def _claim(self) -> None:
-        if not self.claimed:
-            self.session.claim(self.job.run_id)
-            self.claimed = True
+    def _claim(self, assessment: Assessment) -> Assessment:
+        """The assessment with a status that nobody can change any more; raises :class:`Refused` if it moved."""
+        if self.claimed:
+            return assessment
+        self.session.claim(self.job.run_id)
+        self.claimed = True
+        status, before = self.session.probe(), assessment.status
+        # The local lock is no word to an operator's other machine: only from the claim on is the host ours.
+        if (status.marker, status.applied) != (before.marker, before.applied):
+            raise Refused(
+                "another run changed the tenant's version between this run's probe and its claim",
+                where=self._slug,
+                hint="converge again",
+            )
+        return replace(assessment, status=status)
 
     def _apply(self, assessment: Assessment) -> None:
-        status = self.session.probe() if assessment.plan.steps else assessment.status
+        status = assessment.status
         for position, planned in enumerate(assessment.plan.steps, start=1):
             self._enter(Phase.APPLY, f"step {position} of {len(assessment.plan.steps)}: {planned.entry}")
             status = self._apply_one(planned.entry, status)
@@ -241,7 +262,6 @@ class Converge:
         gateway = self._settings.gateway
         if gateway is None:
             return
-        self._enter(Phase.LIVENESS, "proving that the owner can reach the gateway")
         first = [status] if status else []
         wait_for_life(
             lambda: first.pop() if first else self.session.probe(),

@@ -34,7 +34,7 @@ def converge_many(
 
     def converge_one(pool: SessionPool, tenant: Tenant) -> Outcome:
         def work(job: Job) -> Outcome:
-            job.enter(Phase.CONNECT, "connecting")
+            job.tell(Phase.CONNECT, "connecting")
             with pool.session(tenant) as session:
                 return Converge(job, session, options, sender).run()
 

@@ -82,10 +82,15 @@ def _finish(job: Job, outcome: Outcome) -> Outcome:
         if outcome.error:
             job.record.log(outcome.error.replace("\n", " | "))
         # In a native thread: while one tenant's record is forced to the disk, the others go on.
-        gevent.get_hub().threadpool.apply(job.record.finish, (outcome.result, outcome.error))
+        gevent.get_hub().threadpool.apply(job.record.finish, (outcome.result, outcome.error), _versions(outcome))
     except RecordFailed as error:
         return failed(job.tenant.slug, error, job.run_id)
     return outcome
+
+
+def _versions(outcome: Outcome) -> dict[str, str]:
+    versions = {"from_version": outcome.from_version, "to_version": outcome.to_version}
+    return {name: version for name, version in versions.items() if version is not None}
 
 
 def _defect(job: Job, error: Exception) -> Outcome:
