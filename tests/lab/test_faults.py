@@ -11,6 +11,7 @@ import pytest
 from engine.errors import ExitCode
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
+from engine.updater.outcome import Options
 from tests.lab.light_fleet import LightFleet
 
 HEAD = "2026.10.3"
@@ -142,6 +143,23 @@ def test_a_refused_identity(maple: LightFleet):
     finally:
         maple.run("maple", "mv /home/ops/.ssh/away /home/ops/.ssh/authorized_keys")
     assert outcome.exit_code is ExitCode.UNREACHABLE and "identity" in str(outcome.error).lower()
+
+
+# Another machine
+
+
+def test_a_version_that_another_machine_sets_between_probe_and_claim_is_never_taken_back(maple: LightFleet):
+    class AndMeanwhile(frozenset):
+        """Any plan is accepted, and while it is looked at another machine's run commits."""
+
+        def __contains__(self, digest: object) -> bool:
+            maple.run("maple", "echo 2027.1.1 > /var/lib/tenantry/version")
+            return True
+
+    outcome = maple.converge("maple", options=Options(plan_digests=AndMeanwhile()))
+    assert outcome.exit_code is ExitCode.FAILED and "another run changed" in str(outcome.error)
+    assert maple.marker("maple") == "2027.1.1"
+    assert maple.run("maple", "ls /srv/light/greetings 2>/dev/null || true") == ""
 
 
 # Steps
