@@ -248,6 +248,12 @@ class Converge:
         )
         if result["outcome"] == "busy":
             return None
+        if result["outcome"] == "unknown":
+            raise UnknownState(
+                f"whether the gateway is in conversation became unknown right before the restart: {result['problem']}",
+                where=self._slug,
+                hint=f"look at {gateway.database} on the host; nothing was stopped",
+            )
         if result["outcome"] != "restarted":
             raise LivenessFailed(
                 f"the restart failed: {result['problem']}",

@@ -2,7 +2,8 @@
 
 Reads ``PARAMETERS``: unit, database, silence_seconds, empty_is_quiet, switches {link: directory},
 snapshot {source, directory, keep} or null. Leaves ``RESULT``: {"outcome": "restarted", "old_pid",
-"started_at"}, {"outcome": "busy"} where a message came after the gate, or {"outcome": "refused", "problem"}.
+"started_at"}, {"outcome": "busy"} where a message came after the gate, {"outcome": "unknown", "problem"} where
+the history cannot be read any more, or {"outcome": "refused", "problem"}.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
@@ -51,6 +52,10 @@ def room_problem(snapshot):
     needed = size_of(snapshot["source"])
     parent = os.path.dirname(snapshot["directory"])
     os.makedirs(parent, mode=0o700, exist_ok=True)
+    # What an interrupted window left is of no use and may be what fills the disk.
+    for name in os.listdir(parent):
+        if name.endswith(".partial"):
+            shutil.rmtree(os.path.join(parent, name))
     free = shutil.disk_usage(parent).free
     if free < needed * 1.1 + 16 * 1024 * 1024:
         return f"no room for a snapshot of {snapshot['source']}: {needed} bytes needed, {free} bytes free"
@@ -59,8 +64,11 @@ def room_problem(snapshot):
 
 def take(snapshot):
     partial = snapshot["directory"] + ".partial"
-    shutil.rmtree(partial, ignore_errors=True)
-    subprocess.run(["cp", "-a", "--", snapshot["source"], partial], stdin=subprocess.DEVNULL, check=True)
+    command = ["cp", "-a", "--", snapshot["source"], partial]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise OSError(f"no snapshot could be taken: {done.stderr.strip()[-500:]}")
     os.rename(partial, snapshot["directory"])
     parent = os.path.dirname(snapshot["directory"])
     for old in sorted(os.listdir(parent))[: -snapshot["keep"]]:
@@ -87,11 +95,14 @@ def window(unit, switches, snapshot):
                 take(snapshot)
             for link, directory in switches.items():
                 switch(link, directory)
-    except (OSError, subprocess.CalledProcessError) as error:
+    except OSError as error:
         problems.append(str(error))
     # Whatever happened, the owner gets a running gateway back.
     started_at = time.time()
-    problems += [systemctl("daemon-reload"), systemctl("reset-failed", unit), systemctl("start", unit)]
+    problems.append(systemctl("daemon-reload"))
+    # Fails for a unit that systemd has dropped from memory, which then has no failures to forget.
+    systemctl("reset-failed", unit)
+    problems.append(systemctl("start", unit))
     found = "; ".join(problem for problem in problems if problem)
     if found:
         return {"outcome": "refused", "problem": found}
@@ -100,11 +111,13 @@ def window(unit, switches, snapshot):
 
 def run(parameters):
     unit, snapshot = parameters["unit"], parameters["snapshot"]
-    active = show(unit, "ActiveState")
-    if active not in ("inactive", "failed") and not is_silent(
-        parameters["database"], parameters["silence_seconds"], parameters["empty_is_quiet"]
-    ):
-        return {"outcome": "busy"}
+    try:
+        if show(unit, "ActiveState") not in ("inactive", "failed") and not is_silent(
+            parameters["database"], parameters["silence_seconds"], parameters["empty_is_quiet"]
+        ):
+            return {"outcome": "busy"}
+    except (sqlite3.Error, TypeError) as error:
+        return {"outcome": "unknown", "problem": str(error)}
     problem = room_problem(snapshot) if snapshot else ""
     if problem:
         return {"outcome": "refused", "problem": problem}
