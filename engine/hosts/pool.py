@@ -17,6 +17,7 @@ from pyinfra.api.state import StateStage
 from pyinfra.context import ContextManager, ctx_host, ctx_state
 
 from engine.hosts.access import DATA_KEY, Access
+from engine.hosts.connector import TenantConnector
 from engine.hosts.session import Session, session_of
 from engine.registry.model import Tenant
 
@@ -39,8 +40,11 @@ class SessionPool:
         self._workers: gevent.pool.Pool | None = None
 
     def __enter__(self) -> SessionPool:
-        names = [(_name(tenant), self._data(tenant)) for tenant in self._tenants]
-        self._state = _BatchState(Inventory((names, {})), Config(), check_for_changes=False)
+        inventory = Inventory(([(tenant.slug, self._data(tenant)) for tenant in self._tenants], {}))
+        for host in inventory:
+            # Named "@tenant/…", each host would have pyinfra read the metadata of every installed package.
+            host.connector_cls = TenantConnector
+        self._state = _BatchState(inventory, Config(), check_for_changes=False)
         self._state.current_stage = StateStage.Execute
         self._state.is_executing = True
         for host in self._state.inventory:
@@ -59,7 +63,7 @@ class SessionPool:
     @contextmanager
     def session(self, tenant: Tenant) -> Iterator[Session]:
         """Connect to `tenant` for the body, in this greenlet; see :func:`engine.hosts.connection.connect`."""
-        host = self._state.inventory.get_host(_name(tenant))
+        host = self._state.inventory.get_host(tenant.slug)
         with _restored(ctx_host, host):
             host.connect(raise_exceptions=True)
             self._state.activate_host(host)
@@ -116,7 +120,3 @@ def _restored(context: ContextManager, module: Any) -> Iterator[None]:
         yield
     finally:
         context.set(previous)
-
-
-def _name(tenant: Tenant) -> str:
-    return f"@tenant/{tenant.slug}"
