@@ -22,10 +22,13 @@ def install(
     """An install step: ships a bundle and runs its installer.
 
     The function is ``f(context, *, argument: type = default)`` and yields pyinfra commands, or the
-    commands of other operations through their ``_inner``. `bundle` names a directory below
-    ``deploys/bundles`` that lies at ``context.staging`` while the function runs. It runs only where
-    `precondition` does not hold, and `precondition` must hold afterwards. `inputs` are files below
-    ``deploys`` that decide what is installed besides the bundle, such as ``lists/{country}.txt``.
+    commands of other operations through their ``_inner``. It runs only where `precondition` does not
+    hold, and `precondition` must hold afterwards.
+
+    `bundle` names a directory below ``deploys/bundles`` that lies at ``context.staging`` while the
+    function runs. `inputs` are files below ``deploys`` that decide what is installed besides the bundle.
+    Both may hold arguments: with ``robots-{edition}``, changed content is another directory, named by
+    another release, and the releases before it stay as they were applied.
     """
 
     def declare(function: Body) -> Step:

@@ -41,9 +41,9 @@ def fleet_code(what: str, kind: type[TenantryError]) -> Iterator[None]:
 class Step:
     """One step of a fleet, made by the decorators of :mod:`engine.steps`.
 
-    `restart` says that a change owes the gateway a restart. `inputs` are files below ``deploys`` that,
-    like the bundle, decide what is installed: ``{argument}`` in their names is filled in. Subclasses are
-    the three classes.
+    `restart` says that a change owes the gateway a restart. `bundle` is a directory below
+    ``deploys/bundles``, `inputs` are files below ``deploys`` that also decide what is installed;
+    ``{argument}`` in their names is filled in. Subclasses are the three classes.
     """
 
     name: str
@@ -74,7 +74,9 @@ class Step:
 
     def shipped_digest(self, arguments: Mapping[str, Any]) -> str:
         """The digest of the bundle and of the input files that these arguments name; empty without any."""
-        parts = [self._bundle_digest, *(digest_of(path.read_bytes()) for path in self.input_files(arguments))]
+        bundle = self.bundle_directory(arguments)
+        parts = [directory_digest(bundle) if bundle else ""]
+        parts += [digest_of(path.read_bytes()) for path in self.input_files(arguments)]
         return parts[0] if len(parts) == 1 else digest_of("\n".join(parts).encode())
 
     def input_files(self, arguments: Mapping[str, Any]) -> tuple[Path, ...]:
@@ -86,10 +88,19 @@ class Step:
                 raise InvalidInput(f"step {self.name} needs a file that is not there", where=str(path), hint="add it")
         return paths
 
-    @property
-    def bundle_directory(self) -> Path | None:
-        """Where the bundle lies in the fleet, or None for a step that ships nothing."""
-        return self.deploys / "bundles" / self.bundle if self.bundle and self.deploys else None
+    def bundle_directory(self, arguments: Mapping[str, Any]) -> Path | None:
+        """Where the bundle lies in the fleet, or None for a step that ships nothing.
+
+        Raises :class:`InvalidInput` for a bundle that is not there.
+        """
+        if self.bundle is None or self.deploys is None:
+            return None
+        directory = self.deploys / "bundles" / self._filled(self.bundle, arguments)
+        if not directory.is_dir():
+            raise InvalidInput(
+                f"step {self.name} ships a bundle that is not there", where=str(directory), hint="create the directory"
+            )
+        return directory
 
     def keys(self, arguments: Mapping[str, Any]) -> frozenset[str]:
         """The keys this step writes with these arguments; ``{argument}`` in a key is filled in."""
@@ -142,8 +153,9 @@ class Step:
 
     def commands(self, context: StepContext) -> Iterator[Any]:
         """The pyinfra commands that bring the effect about, in order."""
-        if self.bundle_directory:
-            context.staging = context.ship(self.bundle_directory)
+        bundle = self.bundle_directory(context.arguments)
+        if bundle:
+            context.staging = context.ship(bundle)
         with fleet_code(f"step {self.name}", StepFailed):
             yield from self.function(context, **context.arguments)
 
@@ -170,10 +182,6 @@ class Step:
             raise InvalidInput(
                 f"step {self.name}: {text!r} cannot be filled in: {error}", hint=f"it takes {self._signature}"
             ) from error
-
-    @cached_property
-    def _bundle_digest(self) -> str:
-        return directory_digest(self.bundle_directory) if self.bundle_directory else ""
 
     @cached_property
     def _signature(self) -> inspect.Signature:

@@ -75,7 +75,10 @@ def open_workspace(
             hint="correct them; `tenantry release lint` shows them again",
         )
     _refuse_upgrades_without_gateway(fleet, manifest, catalog)
-    return Workspace(fleet, manifest, catalog, state_directory or root / "var", clock or SystemClock(), report)
+    workspace = Workspace(fleet, manifest, catalog, state_directory or root / "var", clock or SystemClock(), report)
+    # Reads every bundle: one that is missing or cannot be shipped is found here, not on the first tenant.
+    _ = workspace.digests
+    return workspace
 
 
 def _refuse_upgrades_without_gateway(fleet: Fleet, manifest: Manifest, catalog: Catalog) -> None:
