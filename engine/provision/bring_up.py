@@ -32,8 +32,10 @@ def lab_tenants(fleet: Fleet, chosen: Sequence[Tenant] = ()) -> tuple[Tenant, ..
 def bring_up(workspace: Workspace, tenants: Sequence[Tenant], progress: Callable[[str], None]) -> tuple[LabHost, ...]:
     """Have the hosts of `tenants` and the model stub running, their first boots over.
 
-    A running host is left alone.
+    A running host is left alone. A fleet without lab tenants needs no lab, and no machine that can host one.
     """
+    if not tenants:
+        return ()
     lab = lab_of(workspace, progress)
     # First, because it refuses a machine that cannot host a lab, before anything is written.
     lab.ensure_base()

@@ -87,3 +87,13 @@ def test_an_interrupt_ends_it_with_130_and_no_traceback(fleet: Path):
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 130
     assert errors == "interrupted; the same command may be given again\n"
+
+
+def test_a_fleet_without_lab_tenants_needs_no_lab(fleet: Path):
+    for number in (1, 2):
+        server = f"provider: {{name: hetzner}}\n    address: 192.0.2.{number}"
+        path = fleet / "inventory/tenants.yaml"
+        path.write_text(path.read_text().replace("provider: {name: lab}", server, 1))
+    done = tenantry(fleet, "lab", "up", "--provision", "--json")
+    assert (done.returncode, json.loads(done.stdout)) == (0, {"hosts": [], "provisioned": []})
+    assert not (fleet / "var").exists()

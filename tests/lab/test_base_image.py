@@ -101,6 +101,20 @@ def test_a_killed_build_is_waited_for_and_done_again(builds: Builds) -> None:
     assert builds.builds.read_text() == "built\nbuilt\n"
 
 
+def test_what_a_killed_build_left_mounted_does_not_stop_the_next_one(builds: Builds) -> None:
+    builds.go.touch()
+    assert builds.start().wait() == 0
+    (image,) = builds.images
+    partial = image.with_name(f".{image.name}.partial")
+    image.rename(partial)
+    inner = partial / "dev" / "a b"
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "--mkdir", partial / "dev"], check=True)
+    subprocess.run(["mount", "-t", "tmpfs", "tmpfs", "--mkdir", inner], check=True)
+    _, said = builds.start().communicate()
+    assert said == ""
+    assert builds.images == [image] and not partial.exists()
+
+
 def test_a_failed_build_says_why_and_leaves_no_image(builds: Builds) -> None:
     builds.go.touch()
     builds.broken.touch()

@@ -145,8 +145,7 @@ class ImageCache:
         packages = len(recipe.all_packages)
         self._progress(f"building the base image: Debian {recipe.suite}, {packages} packages asked for")
         partial = image.with_name(f".{image.name}.partial")
-        # A killed build may have left something mounted in there, such as this machine's devices.
-        commands.run("rm", "-rf", "--one-file-system", str(partial))
+        _discard(partial, commands)
         try:
             commands.run(*_bootstrap_command(recipe, partial, commands))
         except CommandFailed as failure:
@@ -159,6 +158,21 @@ class ImageCache:
         commands.run("sync", "--file-system", str(partial))
         os.replace(partial, image)
         self._progress(f"base image {image.name} is ready")
+
+
+def _discard(tree: Path, commands: Commands) -> None:
+    """Remove what a killed build left, and first what it had mounted in there, such as this machine's devices."""
+    for mount_point in reversed(mounts_below(tree, Path("/proc/self/mountinfo").read_text())):
+        commands.run("umount", str(mount_point))
+    commands.run("rm", "-rf", "--one-file-system", str(tree))
+
+
+def mounts_below(directory: Path, mountinfo: str) -> tuple[Path, ...]:
+    """Return the mount points below a directory, in the order in which they were mounted."""
+    # The kernel writes blanks and backslashes of a path as octal escapes.
+    points = (line.split(" ")[4].encode().decode("unicode_escape") for line in mountinfo.splitlines())
+    paths = (Path(os.fsdecode(point.encode("latin-1"))) for point in points)
+    return tuple(path for path in paths if path.is_relative_to(directory))
 
 
 def _bootstrap_command(recipe: ImageRecipe, target: Path, commands: Commands) -> tuple[str, ...]:
