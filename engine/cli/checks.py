@@ -147,9 +147,13 @@ def _identity(invocation: Invocation, fleet: Fleet | None) -> Check:
     """The operator's key; the lab makes it, a fleet with other servers must have it."""
     settings = fleet.settings if fleet else Settings(brand="")
     path = invocation.state_directory / Path(settings.identity_file).expanduser()
-    if path.exists():
-        is_private = not path.stat().st_mode & 0o077
-        return _check("identity key", is_private, str(path), f"chmod 600 {path}")
+    try:
+        if path.exists():
+            is_private = not path.stat().st_mode & 0o077
+            return _check("identity key", is_private, str(path), f"chmod 600 {path}")
+    except OSError as error:
+        remedy = "run the command as the user whom the key belongs to"
+        return Check("identity key", False, f"{path}: {error.strerror}", remedy)
     needs_it = fleet is not None and any(tenant.address for tenant in fleet.tenants.values())
     remedy = f"mkdir -p -m 700 {path.parent} && ssh-keygen -t ed25519 -N '' -f {path}"
     found = f"{path} is not there" + ("" if needs_it else "; the lab makes it at its first use")

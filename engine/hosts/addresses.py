@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from engine.errors import Unreachable
+from engine.errors import MissingPart, Unreachable
 from engine.hosts import known_hosts
 from engine.hosts.known_hosts import HostKey, Pins
 from engine.registry.model import Fleet, Tenant
@@ -76,4 +76,10 @@ def _lab_record(tenant: Tenant, state_dir: Path) -> dict[str, Any]:
         record = json.loads(_lab_file(tenant, state_dir).read_bytes())
     except (FileNotFoundError, ValueError):
         return {}
+    except OSError as error:
+        raise MissingPart(
+            f"the lab's record cannot be read: {error.strerror}",
+            where=str(_lab_file(tenant, state_dir)),
+            hint="run the command as the user who runs the lab",
+        ) from error
     return record if isinstance(record, dict) else {}

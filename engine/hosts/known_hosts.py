@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.errors import InvalidInput
+from engine.errors import InvalidInput, MissingPart
 from engine.records import replace_file
 
 _SSH_PORT = 22
@@ -123,6 +123,12 @@ def _lines(path: Path) -> list[bytes]:
         return path.read_bytes().splitlines(keepends=True)
     except FileNotFoundError:
         return []
+    except OSError as error:
+        raise MissingPart(
+            f"the pinned host keys cannot be read: {error.strerror}",
+            where=str(path),
+            hint="run the command as the user whom the file belongs to",
+        ) from error
 
 
 def _entries(lines: Iterable[bytes]) -> Iterator[_Entry]:

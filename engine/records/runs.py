@@ -125,7 +125,10 @@ class RunStore:
         """The log of `run`, or of the newest run that has one."""
         names = [directory.name for directory in self._runs(subject)] if run is None else [run]
         logs = (self._of(subject) / "runs" / name / "log" for name in sorted(names, reverse=True))
-        return next((log for log in logs if log.exists()), None)
+        try:
+            return next((log for log in logs if log.exists()), None)
+        except OSError as error:
+            raise _unreadable(self._of(subject), error) from error
 
     def _runs(self, subject: Subject) -> list[Path]:
         directory = self._of(subject) / "runs"

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
+from engine.errors import MissingPart
 from engine.provision.providers.lab.processes import Process
 from engine.records.atomic import replace_file
 
@@ -142,3 +143,9 @@ def _read(path: Path) -> dict[str, Any] | None:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
+    except OSError as error:
+        raise MissingPart(
+            f"the lab's record cannot be read: {error.strerror}",
+            where=str(path),
+            hint="run the command as the user who runs the lab",
+        ) from error
