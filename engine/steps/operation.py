@@ -9,7 +9,7 @@ from typing import Any
 
 import pyinfra
 from pyinfra.api import StringCommand, operation
-from pyinfra.api.exceptions import NestedOperationError, OperationError
+from pyinfra.api.exceptions import NestedOperationError, OperationError, PyinfraError
 
 from engine.errors import CommandLost, StepFailed
 from engine.hosts.ledger import Ledger
@@ -48,6 +48,11 @@ def operation_errors(context: StepContext, what: str) -> Iterator[None]:
     except NestedOperationError as error:
         context.unship()
         raise _step_failed(context, what, error) from error
+    except PyinfraError as error:
+        context.unship()
+        raise StepFailed(
+            f"{what} failed: {error}", where=context.tenant.slug, hint="correct the step's file"
+        ) from error
     except Exception:
         context.unship()
         raise

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from pyinfra.api import FactBase, StringCommand
-from pyinfra.api.exceptions import PyinfraError
+from pyinfra.api.exceptions import NestedOperationError
 
 from engine.errors import InvalidInput, StepFailed, TenantryError, UnknownState
+from engine.hosts.plain import HostError
 from engine.hosts.status import Answer
 from engine.registry.model import Settings, Tenant
 from engine.releases.digests import digest_of, directory_digest
@@ -31,7 +32,7 @@ def fleet_code(what: str, kind: type[TenantryError]) -> Iterator[None]:
     """Raise what the fleet's own code gets wrong as an error of `kind` that names it: one step on one tenant."""
     try:
         yield
-    except (TenantryError, PyinfraError):
+    except (TenantryError, HostError, NestedOperationError):
         raise
     except Exception as error:
         raise kind(f"{what} raised {type(error).__name__}: {error}", hint="correct the step's file") from error

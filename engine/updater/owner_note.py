@@ -79,7 +79,13 @@ class OwnerNote:
     def _target(self) -> str | None:
         name = self._settings.notify.target_secret
         reference = self.tenant.secrets.get(name) if name else None
-        return resolve(reference, self.workspace.fleet.root).decode().strip() if reference else None
+        if reference is None:
+            return None
+        try:
+            return resolve(reference, self.workspace.fleet.root).decode().strip()
+        except UnicodeDecodeError:
+            # Not chained: the error would quote the secret's bytes.
+            raise InvalidInput(f"secret {reference} is not UTF-8 text", hint="write one Apprise URL into it") from None
 
     @property
     def _settings(self) -> Settings:

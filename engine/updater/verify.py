@@ -144,7 +144,7 @@ def _owed(status: Status) -> Iterator[Check]:
     yield _check(
         "nothing owed",
         not (owed.restart or owed.switches or owed.reloads),
-        f"owed: {', '.join(owed.restart + owed.reloads)}",
+        f"owed: {', '.join((*owed.restart, *owed.reloads, *owed.switches))}",
     )
     if owed.note:
         yield Check("owner note", Verdict.WARNING, f"the note for {owed.note.version} is still owed")

@@ -86,6 +86,13 @@ def test_the_verify_document(workspace: Workspace):
     assert document["tenants"][0]["expected_warnings"] == 1
 
 
+def test_what_is_owed_is_named_by_the_acceptance_check(workspace: Workspace):
+    owed = Owed(switches={"/opt/current": "/opt/2"})
+    result = verify_tenant(workspace, workspace.fleet.tenants["maple"], standing_at(HEAD, owed=owed))
+    (check,) = [check for check in result.checks if check.name == "nothing owed"]
+    assert check.detail == "owed: /opt/current"
+
+
 def test_the_live_part_of_the_status_document():
     live = live_document(standing_at(HEAD, gateway=gateway_state(), owed=Owed(note=OwedNote(HEAD, "t"))))
     records = [Recorded(slug, None, None, None) for slug in ("maple", "harbor", "cedar")]
