@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 
 from engine.errors import ExitCode
 from engine.records import RunResult
@@ -164,3 +165,25 @@ def test_one_tenants_failure_leaves_the_others_untouched(two: LightFleet, parall
     maple, cedar = two.converge_all(parallel=parallel)
     assert (maple.exit_code, cedar.exit_code) == (ExitCode.UNREACHABLE, ExitCode.DONE)
     assert two.marker("cedar") == "2026.10.3" and two.marker("maple") == "garbage"
+
+
+FILES = """
+find /srv/light /opt/light /etc/systemd/system/light-gateway.service \\
+    ! -name 'state.db*' ! -name gateway_state.json ! -name greeting-runs -printf '%p %y %m %u %g %l ' \\
+    \\( -type f -exec sha256sum {} \\; -o -printf '\\n' \\) | sort
+"""
+
+
+def test_a_tenant_that_took_every_release_and_one_that_took_them_at_once_end_equal(two: LightFleet):
+    two.register(["maple", "cedar"], maple={"business": "Equal"}, cedar={"business": "Equal", "trade": "real-estate"})
+    manifest = (two.root / "releases.yaml").read_text()
+    whole = yaml.safe_load(manifest)["releases"]
+    for count in range(1, len(whole) + 1):
+        (two.root / "releases.yaml").write_text(yaml.safe_dump({"releases": whole[:count]}, sort_keys=False))
+        assert two.converge("maple").to_version == whole[count - 1]["version"]
+    (two.root / "releases.yaml").write_text(manifest)
+    assert two.converge("cedar").from_version is None
+    assert two.run("maple", FILES) == two.run("cedar", FILES)
+    assert two.run("maple", "cat /var/lib/tenantry/applied.json") == two.run(
+        "cedar", "cat /var/lib/tenantry/applied.json"
+    )
