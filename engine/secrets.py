@@ -20,13 +20,9 @@ def resolve(reference: str, root: Path) -> bytes:
     if scheme == "env" and rest:
         value = os.environb.get(os.fsencode(rest))
         if value is None:
-            raise MissingPart(
-                f"secret {reference}: the variable is not set", hint=f"export {rest} before the command"
-            )
+            raise MissingPart(f"secret {reference}: the variable is not set", hint=f"export {rest} before the command")
         return value
-    raise InvalidInput(
-        f"secret reference {reference!r} has an unknown form", hint="use file:PATH or env:NAME"
-    )
+    raise InvalidInput(f"secret reference {reference!r} has an unknown form", hint="use file:PATH or env:NAME")
 
 
 def _read_private(path: Path, reference: str) -> bytes:
