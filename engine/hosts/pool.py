@@ -5,17 +5,21 @@ The process must be monkey patched by gevent before anything else is imported, o
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
 from typing import Any, TypeVar
 
+import gevent.lock
 import gevent.pool
 from pyinfra.api import Config, Inventory, State
 from pyinfra.api.state import StateStage
 from pyinfra.context import ContextManager, ctx_host, ctx_state
 
+from engine.clock import Clock
 from engine.hosts.access import DATA_KEY, Access
 from engine.hosts.connector import TenantConnector
 from engine.hosts.session import Session, session_of
@@ -32,12 +36,16 @@ class SessionPool:
     """Sessions over one batch of tenants; at most ``settings.batch_size`` keep pyinfra's setup quick.
 
     A failing tenant never ends the others. Used as a context manager, once at a time in a process.
+    `clock` is the access's clock for what happens within :meth:`run`: a tenant that sleeps by it gives its
+    place to another one meanwhile.
     """
 
     def __init__(self, access: Access, tenants: Iterable[Tenant]) -> None:
-        self._access = access
         self._tenants = tuple(tenants)
         self._workers: gevent.pool.Pool | None = None
+        self._places = gevent.lock.Semaphore(0)
+        self.clock: Clock = _AsideClock(access.clock, self._aside)
+        self._access = dataclasses.replace(access, clock=self.clock)
 
     def __enter__(self) -> SessionPool:
         inventory = Inventory(([(tenant.slug, self._data(tenant)) for tenant in self._tenants], {}))
@@ -74,19 +82,30 @@ class SessionPool:
 
     def run(self, work: Callable[[Tenant], T], *, parallel: int) -> Mapping[str, T | Exception]:
         """Call `work` for every tenant, `parallel` at a time; what it returned or raised, by slug."""
-        self._workers = gevent.pool.Pool(parallel)
+        self._places = gevent.lock.Semaphore(parallel)
+        self._workers = gevent.pool.Pool()
         results: dict[str, T | Exception] = {}
 
         def attempt(tenant: Tenant) -> None:
-            try:
-                results[tenant.slug] = work(tenant)
-            except Exception as error:
-                results[tenant.slug] = error
+            with self._places:
+                try:
+                    results[tenant.slug] = work(tenant)
+                except Exception as error:
+                    results[tenant.slug] = error
 
         for tenant in self._tenants:
             self._workers.spawn(attempt, tenant)
         self._workers.join()
         return {tenant.slug: results[tenant.slug] for tenant in self._tenants}
+
+    @contextmanager
+    def _aside(self) -> Iterator[None]:
+        """Leave this tenant's place to another one for the body, which only waits."""
+        self._places.release()
+        try:
+            yield
+        finally:
+            self._places.acquire()
 
     def _data(self, tenant: Tenant) -> dict[str, str]:
         return host_data(tenant, self._access)
@@ -101,6 +120,24 @@ def host_data(tenant: Tenant, access: Access) -> dict[str, str]:
         "trade": tenant.trade,
         "role": str(tenant.role),
     }
+
+
+class _AsideClock:
+    """A clock whose sleep happens aside: a tenant in conversation keeps no other one waiting."""
+
+    def __init__(self, clock: Clock, aside: Callable[[], AbstractContextManager[None]]) -> None:
+        self._clock = clock
+        self._aside = aside
+
+    def now(self) -> datetime.datetime:
+        return self._clock.now()
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        with self._aside():
+            self._clock.sleep(seconds)
 
 
 class _BatchState(State):  # type: ignore[misc]

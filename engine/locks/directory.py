@@ -56,6 +56,12 @@ class LockDirectory:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise self._busy(subject, descriptor) from None
+            except OSError as error:
+                raise RecordFailed(
+                    f"the lock cannot be taken: {error.strerror}",
+                    where=str(self._path(subject)),
+                    hint="keep the state directory on a local file system",
+                ) from error
             holder = Holder(job=job, run=run, pid=os.getpid(), since=iso(self._clock.now()))
             _write_holder(descriptor, holder)
             yield HeldLock(subject, holder)

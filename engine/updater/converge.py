@@ -78,7 +78,7 @@ class Converge:
                 where=self._slug,
                 hint="look at `tenantry plan` again",
             )
-        self.note.check(assessment)
+        self.note.remark(assessment)
         return assessment
 
     def _announce(self, assessment: Assessment) -> None:
@@ -93,7 +93,7 @@ class Converge:
 
     def _await_survivor(self, status: Status) -> Status:
         """Wait for a command that outlived an earlier run's connection, up to the transport's bound."""
-        transport, clock = self._settings.transport, self.job.workspace.clock
+        transport, clock = self._settings.transport, self.job.clock
         deadline = clock.monotonic() + transport.survivor_seconds
         while status.host_lock.held:
             if clock.monotonic() >= deadline:
@@ -217,7 +217,7 @@ class Converge:
                 self.session.probe,
                 gateway,
                 replace(quiesce, polls=polls_left),
-                self.job.workspace.clock,
+                self.job.clock,
                 where=self._slug,
                 tell=lambda message: self.job.tell(Phase.QUIESCE, message),
             )
@@ -273,7 +273,7 @@ class Converge:
             lambda: first.pop() if first else self.session.probe(),
             gateway,
             self._settings.liveness,
-            self.job.workspace.clock,
+            self.job.clock,
             restart=restart,
             where=self._slug,
         )

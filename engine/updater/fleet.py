@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from typing import TypeVar
 
-from engine.errors import TenantryError
+from engine.clock import new_run_id
+from engine.errors import RecordFailed, TenantryError
 from engine.hosts.access import Access
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
+from engine.records import replace_file
 from engine.registry.model import Tenant
 from engine.updater.assessment import render_heads
 from engine.updater.converge import Converge
@@ -17,6 +20,7 @@ from engine.updater.events import Event, Phase
 from engine.updater.job import Job, run_job
 from engine.updater.notify import Sender, send
 from engine.updater.outcome import Options, Outcome, placed
+from engine.updater.owner_note import check_note
 from engine.updater.workspace import Workspace
 
 Result = TypeVar("Result")
@@ -30,7 +34,11 @@ def converge_many(
     parallel: int | None = None,
     sender: Sender = send,
 ) -> tuple[Outcome, ...]:
-    """Converge `tenants`, at most `parallel` at a time; one tenant's failure leaves the others alone."""
+    """Converge `tenants`, at most `parallel` at a time; one tenant's failure leaves the others alone.
+
+    A tenant that waits, for silence above all, counts as none of the `parallel` ones. Raises
+    :class:`InvalidInput` before any connection for a template or a hand-written note that cannot be used.
+    """
 
     def converge_one(pool: SessionPool, tenant: Tenant) -> Outcome:
         def work(job: Job) -> Outcome:
@@ -38,8 +46,10 @@ def converge_many(
             with pool.session(tenant) as session:
                 return Converge(job, session, options, sender).run()
 
-        return run_job(workspace, tenant, "converge", work)
+        return run_job(workspace, tenant, "converge", work, pool.clock)
 
+    if options.note is not None:
+        check_note(workspace, options.note)
     return map_tenants(workspace, tenants, converge_one, parallel=parallel)
 
 
@@ -59,6 +69,8 @@ def ask_many(
                 return question(tenant, session)
         except TenantryError as error:
             return placed(error, tenant)
+        except Exception as error:
+            return _defect(workspace, tenant, error)
         finally:
             workspace.report(Event(tenant.slug, Phase.DONE, "answered"))
 
@@ -87,10 +99,22 @@ def map_tenants(
                 results[tenant.slug] = work(pool, tenant)
 
             defects = pool.run(keep, parallel=parallel or settings.parallel)
-        # `work` turns what a tenant can cause into its result; what it raises is a defect of ours.
-        for defect in filter(None, defects.values()):
-            raise defect
+        # `work` turns what a tenant can cause, and our own defects, into its result.
+        for raised in filter(None, defects.values()):
+            raise raised
     return tuple(results[tenant.slug] for tenant in tenants)
+
+
+def _defect(workspace: Workspace, tenant: Tenant, error: Exception) -> TenantryError:
+    """An error of ours in a question, as that tenant's answer; its traceback is kept in a private file."""
+    path = workspace.state_directory / "defects" / f"{new_run_id(workspace.clock)}-{tenant.slug}.log"
+    hint = f"report it with {path}"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        replace_file(path, "".join(traceback.format_exception(error)).encode(errors="backslashreplace"))
+    except (OSError, RecordFailed):
+        hint = "report it; its traceback could not be written to the state directory"
+    return TenantryError(f"internal error: {type(error).__name__}", where=tenant.slug, hint=hint)
 
 
 def _batches(tenants: Iterable[Tenant], size: int) -> Iterable[Sequence[Tenant]]:

@@ -10,7 +10,7 @@ from typing import Any
 
 import gevent
 
-from engine.clock import new_run_id
+from engine.clock import Clock, new_run_id
 from engine.errors import RecordFailed, TenantryError
 from engine.locks import HeldLock
 from engine.records import RunRecord
@@ -22,12 +22,13 @@ from engine.updater.workspace import Workspace
 
 @dataclass
 class Job:
-    """One running job on one tenant: its held lock, its record, and its voice."""
+    """One running job on one tenant: its held lock, its record, its voice, and the clock it waits by."""
 
     workspace: Workspace
     tenant: Tenant
     lock: HeldLock
     record: RunRecord
+    clock: Clock
 
     @property
     def run_id(self) -> str:
@@ -48,7 +49,9 @@ class Job:
         self.record.update(**changes)
 
 
-def run_job(workspace: Workspace, tenant: Tenant, name: str, work: Callable[[Job], Outcome]) -> Outcome:
+def run_job(
+    workspace: Workspace, tenant: Tenant, name: str, work: Callable[[Job], Outcome], clock: Clock | None = None
+) -> Outcome:
     """Run `work` under the tenant's lock and record; never raises, one tenant never stops another.
 
     A busy tenant writes no record. An error that is not ours is a defect: its traceback goes to the
@@ -58,7 +61,7 @@ def run_job(workspace: Workspace, tenant: Tenant, name: str, work: Callable[[Job
     try:
         with workspace.locks.hold(tenant.subject, job=name, run=run) as lock:
             record = workspace.runs.start(tenant.subject, job=name, run=run, process=os.getpid())
-            outcome = _work(Job(workspace, tenant, lock, record), work)
+            outcome = _work(Job(workspace, tenant, lock, record, clock or workspace.clock), work)
             workspace.report(Event(tenant.slug, Phase.DONE, outcome.error or outcome.result.value))
             return outcome
     except TenantryError as error:

@@ -30,28 +30,26 @@ class OwnerNote:
     sender: Sender
     say: Callable[[str], None]
 
-    def check(self, assessment: Assessment) -> None:
-        """Raise :class:`InvalidInput` for a hand-written text that could not be sent."""
-        if self.hand_written is None:
-            return
-        limit = self._settings.notify.limit_characters
-        check_hand_written(self.hand_written, prefix(self._settings.brand, assessment.plan.head))
-        if utf16_length(self.hand_written) > limit:
-            raise InvalidInput(f"a hand-written note has at most {limit} characters", where=self.tenant.slug)
-        if not assessment.plan.pending:
+    def remark(self, assessment: Assessment) -> None:
+        """Say so where a hand-written text has nothing to go with."""
+        if self.hand_written is not None and not assessment.plan.pending:
             self.say("no release is pending, so the hand-written note is not sent")
 
     def owe(self, assessment: Assessment) -> None:
         """Record the message of the pending releases, before the marker makes them no longer pending.
 
-        A note that an earlier run left for a version the tenant has reached is sent first. One for a version
-        it never reached is replaced: its releases are still pending, and part of this message.
+        A note that an earlier run left for a version the tenant has reached is sent first; if that fails
+        again, its notes become part of this message. One for a version the tenant never reached is replaced:
+        its releases are still pending, and part of this message anyway.
         """
         earlier = assessment.status.owed.note
-        if earlier and assessment.marker and Version.parse(earlier.version) <= assessment.marker:
+        if earlier and not (assessment.marker and Version.parse(earlier.version) <= assessment.marker):
+            earlier = None
+        if earlier:
             self.deliver(earlier)
+            earlier = self.session.probe().owed.note
         if self.tenant.text_updates:
-            Ledger(self.session).note(OwedNote(str(assessment.plan.head), self._text(assessment)))
+            Ledger(self.session).note(OwedNote(str(assessment.plan.head), self._text(assessment, earlier)))
 
     def send_owed(self) -> None:
         """Send what is owed now; the marker is written, so nothing here changes the run's result."""
@@ -71,10 +69,14 @@ class OwnerNote:
             return
         self.say(deliver(note, target, Ledger(self.session).note, self.sender))
 
-    def _text(self, assessment: Assessment) -> str:
+    def _text(self, assessment: Assessment, earlier: OwedNote | None) -> str:
+        if self.hand_written:
+            return self.hand_written
+        brand = self._settings.brand
         notes = [release.owner_note for release in assessment.plan.pending]
-        limit = self._settings.notify.limit_characters
-        return self.hand_written or compose(self._settings.brand, assessment.plan.head, notes, limit)
+        if earlier:
+            notes.insert(0, earlier.text.removeprefix(prefix(brand, Version.parse(earlier.version))))
+        return compose(brand, assessment.plan.head, notes, self._settings.notify.limit_characters)
 
     def _target(self) -> str | None:
         name = self._settings.notify.target_secret
@@ -90,3 +92,12 @@ class OwnerNote:
     @property
     def _settings(self) -> Settings:
         return self.workspace.fleet.settings
+
+
+def check_note(workspace: Workspace, text: str) -> None:
+    """Raise :class:`InvalidInput` for a hand-written text that could not be sent; needs no tenant."""
+    settings, head = workspace.fleet.settings, workspace.manifest.head
+    check_hand_written(text, prefix(settings.brand, head))
+    limit = settings.notify.limit_characters
+    if utf16_length(text) > limit:
+        raise InvalidInput(f"a hand-written note has at most {limit} characters", hint="shorten it")

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 import yaml
 
-from engine.errors import ExitCode
+from engine.errors import ExitCode, TenantryError
+from engine.hosts.session import Session
 from engine.records import RunResult
+from engine.registry.model import Tenant
+from engine.updater.events import Event, Phase
 from engine.updater.fleet import ask_many
 from engine.updater.outcome import Options
 from engine.updater.plan import plan_tenant
@@ -187,3 +190,34 @@ def test_a_tenant_that_took_every_release_and_one_that_took_them_at_once_end_equ
     assert two.run("maple", "cat /var/lib/tenantry/applied.json") == two.run(
         "cedar", "cat /var/lib/tenantry/applied.json"
     )
+
+
+def test_a_tenant_in_conversation_keeps_no_other_one_waiting(two: LightFleet):
+    talking = []
+
+    def talk(event: Event) -> None:
+        # Until the other tenant is done, the first one is spoken to again and again.
+        if event.subject == "maple" and event.phase is Phase.QUIESCE and "cedar" not in talking:
+            two.say("maple")
+        if event.subject == "cedar" and event.phase is Phase.DONE:
+            talking.append("cedar")
+
+    two.change_settings(quiesce={"polls": 200})
+    outcomes = two.converge_all(parallel=1, report=talk)
+    assert [outcome.error for outcome in outcomes] == [None, None]
+    assert [event.subject for event in two.events if event.phase is Phase.DONE] == ["cedar", "maple"]
+
+
+def test_a_defect_in_one_tenants_question_is_that_tenants_error(two: LightFleet):
+    workspace = two.workspace()
+
+    def ask(tenant: Tenant, session: Session) -> str:
+        if tenant.slug == "maple":
+            raise KeyError("a defect")
+        return tenant.slug
+
+    maple, cedar = ask_many(workspace, list(workspace.fleet.tenants.values()), ask)
+    assert cedar == "cedar"
+    assert isinstance(maple, TenantryError) and maple.message == "internal error: KeyError"
+    (log,) = (two.state / "defects").iterdir()
+    assert "a defect" in log.read_text() and log.name in maple.hint

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from engine.errors import ExitCode
+from engine.errors import ExitCode, InvalidInput
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
 from engine.updater.outcome import Options
@@ -81,10 +81,11 @@ def test_a_hand_written_text_is_sent_instead(texting: LightFleet, receiver: Rece
     assert receiver.messages == [text]
 
 
-def test_a_hand_written_text_without_the_prefix_is_refused_before_anything_is_touched(texting: LightFleet, receiver):
-    outcome = texting.converge("maple", options=Options(note="hello"))
-    assert outcome.exit_code is ExitCode.USAGE and "Lightly updated to 2026.10.3" in str(outcome.error)
-    assert texting.marker("maple") is None and receiver.messages == []
+def test_a_hand_written_text_without_the_prefix_is_refused_before_any_connection(texting: LightFleet):
+    for text in ("hello", "Lightly updated to 2026.10.3: " + "x" * 480):
+        with pytest.raises(InvalidInput):
+            texting.converge("maple", options=Options(note=text))
+    assert texting.marker("maple") is None and texting.events == []
 
 
 def test_a_refused_message_stays_owed_and_is_sent_by_the_next_run(texting: LightFleet, receiver: Receiver):
@@ -152,6 +153,20 @@ def test_an_owed_note_of_a_reached_version_is_sent_before_the_next_one(texting: 
     path.write_text(path.read_text() + f"  - {json.dumps(more)}\n")
     texting.converge("maple")
     assert receiver.messages == [ALL_NOTES, "Lightly updated to 2026.10.4: More."]
+
+
+def test_a_note_that_is_refused_twice_is_part_of_the_next_one(texting: LightFleet, receiver: Receiver):
+    receiver.answer = 500
+    texting.converge("maple")
+    path = texting.root / "releases.yaml"
+    more = {"version": "2026.10.4", "title": "More", "steps": [], "details": "More.", "owner_note": "More."}
+    path.write_text(path.read_text() + f"  - {json.dumps(more)}\n")
+    texting.converge("maple")
+    receiver.answer = 200
+    receiver.messages.clear()
+    texting.converge("maple")
+    notes = "There is a greeting. It says please. The gateway is newer. More."
+    assert receiver.messages == [f"Lightly updated to 2026.10.4: {notes}"]
 
 
 def test_a_hand_written_note_that_is_not_sent_is_said(texting: LightFleet, receiver: Receiver):
