@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -336,11 +337,17 @@ def write_rendered(session: Session, difference: Difference) -> None:
 
 
 def reload_units(session: Session, owed: tuple[str, ...]) -> None:
-    """Carry out owed reloads, systemd itself first, and clear them."""
+    """Carry out owed reloads, systemd itself first, and clear them. A unit that is gone needs none."""
     if not owed:
         return
     session.check("systemctl daemon-reload")
     for unit in owed:
-        if unit != DAEMON:
-            session.check(f"systemctl reload-or-restart {unit}")
+        if unit != DAEMON and not _is_gone(session, unit):
+            session.check(f"systemctl reload-or-restart {shlex.quote(unit)}")
     Ledger(session).reloaded()
+
+
+def _is_gone(session: Session, unit: str) -> bool:
+    return (
+        session.check(f"systemctl show --property=LoadState --value -- {shlex.quote(unit)}").text.strip() == "not-found"
+    )

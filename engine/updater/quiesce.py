@@ -22,10 +22,11 @@ class Quietness(Enum):
 def quietness(state: GatewayState, now: float, gateway: Gateway, quiesce: Quiesce) -> Quietness:
     """Judge one status; `now` is the tenant's own clock, in Unix seconds.
 
-    An inactive gateway is quiet. An active one whose history cannot be read is unknown, never idle.
-    A newest message in the future (a wrong clock or another unit of time) counts as conversation.
+    A gateway without a process is quiet: an inactive one, and one between two attempts of systemd to
+    start it. An active one whose history cannot be read is unknown, never idle. A newest message in the
+    future (a wrong clock or another unit of time) counts as conversation.
     """
-    if state.service.active in ("inactive", "failed"):
+    if state.service.active in ("inactive", "failed") or state.service.sub == "auto-restart":
         return Quietness.QUIET
     if state.history is HistoryState.EMPTY:
         return Quietness.QUIET if gateway.empty_history_is_quiet else Quietness.UNKNOWN

@@ -69,7 +69,13 @@ def take(snapshot):
     if done.returncode != 0:
         shutil.rmtree(partial, ignore_errors=True)
         raise OSError(f"no snapshot could be taken: {done.stderr.strip()[-500:]}")
+    # On the disk before the new version touches the state that it was taken of.
+    os.sync()
     os.rename(partial, snapshot["directory"])
+
+
+def prune(snapshot):
+    """Remove the oldest snapshots; done while the gateway runs again."""
     parent = os.path.dirname(snapshot["directory"])
     for old in sorted(os.listdir(parent))[: -snapshot["keep"]]:
         shutil.rmtree(os.path.join(parent, old))
@@ -103,6 +109,8 @@ def window(unit, switches, snapshot):
     # Fails for a unit that systemd has dropped from memory, which then has no failures to forget.
     systemctl("reset-failed", unit)
     problems.append(systemctl("start", unit))
+    if snapshot:
+        prune(snapshot)
     found = "; ".join(problem for problem in problems if problem)
     if found:
         return {"outcome": "refused", "problem": found}
@@ -112,7 +120,10 @@ def window(unit, switches, snapshot):
 def run(parameters):
     unit, snapshot = parameters["unit"], parameters["snapshot"]
     try:
-        if show(unit, "ActiveState") not in ("inactive", "failed") and not is_silent(
+        has_process = (
+            show(unit, "ActiveState") not in ("inactive", "failed") and show(unit, "SubState") != "auto-restart"
+        )
+        if has_process and not is_silent(
             parameters["database"], parameters["silence_seconds"], parameters["empty_is_quiet"]
         ):
             return {"outcome": "busy"}

@@ -261,6 +261,27 @@ def test_at_the_head_with_the_channel_down_is_a_failure(maple: LightFleet):
     assert outcome.exit_code is ExitCode.FAILED and "channel local" in str(outcome.error)
 
 
+def test_an_owed_reload_of_a_unit_that_is_gone_is_settled(maple: LightFleet):
+    maple.run("maple", "cat > /var/lib/tenantry/owed.json", stdin=b'{"reloads": ["gone.service"]}')
+    assert maple.converge("maple").error is None
+    assert maple.owed("maple")["reloads"] == []
+
+
+def test_a_gateway_that_never_had_a_history_is_mended_by_a_corrected_template(
+    maple: LightFleet,
+):
+    unit = maple.root / "templates/unit.j2"
+    good = unit.read_text()
+    unit.write_text(
+        good.replace("ExecStart=/usr/bin/python3 -B", "ExecStart=/bin/false").replace("Burst=4", "Burst=400")
+    )
+    maple.run("maple", "systemctl stop light-gateway; rm -f /srv/light/state.db*")
+    assert maple.converge("maple").exit_code is ExitCode.FAILED
+    unit.write_text(good)
+    outcome = maple.converge("maple")
+    assert (outcome.error, maple.marker("maple")) == (None, HEAD)
+
+
 # Disks
 
 

@@ -30,11 +30,17 @@ GATEWAY = Gateway(
 
 
 def gateway_state(
-    *, active: str = "active", main_pid: int = 100, restarts: int = 0, result: str = "success", **changes: Any
+    *,
+    active: str = "active",
+    sub: str = "running",
+    main_pid: int = 100,
+    restarts: int = 0,
+    result: str = "success",
+    **changes: Any,
 ) -> GatewayState:
     """A gateway that is up, connected at 50.0 and spoke last at 0.0."""
     values: dict[str, Any] = {
-        "service": ServiceState("loaded", active, "running", main_pid, restarts, result),
+        "service": ServiceState("loaded", active, sub, main_pid, restarts, result),
         "port_open": True,
         "running_version": "1.0",
         "channels": {"local": ChannelState("connected", 50.0)},

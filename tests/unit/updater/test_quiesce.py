@@ -42,6 +42,11 @@ def test_an_inactive_gateway_is_quiet_whatever_its_history(active):
     assert quietness(state, NOW, GATEWAY, Quiesce()) is Quietness.QUIET
 
 
+def test_a_gateway_between_two_attempts_to_start_has_nobody_to_disturb():
+    state = gateway_state(active="activating", sub="auto-restart", history=HistoryState.MISSING, newest_message=None)
+    assert quietness(state, NOW, GATEWAY, Quiesce()) is Quietness.QUIET
+
+
 def test_a_gateway_that_is_starting_is_not_inactive():
     state = gateway_state(active="activating", history=HistoryState.MISSING, newest_message=None)
     assert quietness(state, NOW, GATEWAY, Quiesce()) is Quietness.UNKNOWN
