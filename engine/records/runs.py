@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
@@ -86,11 +87,15 @@ class RunRecord:
 
 
 class RunStore:
-    """The runs of every subject below one directory."""
+    """The runs of every subject below one directory; of each subject the newest `kept` have state and log.
 
-    def __init__(self, directory: Path, clock: Clock) -> None:
+    The history has a line for every run, for ever.
+    """
+
+    def __init__(self, directory: Path, clock: Clock, kept: int = 200) -> None:
         self._root = directory
         self._clock = clock
+        self._kept = kept
 
     def start(self, subject: Subject, *, job: str, run: str, process: int) -> RunRecord:
         """Begin the record of a run; raises :class:`RecordFailed` where nothing can be written."""
@@ -103,6 +108,7 @@ class RunStore:
                 where=str(directory),
                 hint="free space or correct permissions",
             ) from error
+        self._prune(subject)
         state = RunState(run, job, str(subject), process, started_at=iso(self._clock.now()))
         return RunRecord(directory, self._of(subject) / "history.jsonl", state, self._clock)
 
@@ -138,6 +144,11 @@ class RunStore:
             return []
         except OSError as error:
             raise _unreadable(directory, error) from error
+
+    def _prune(self, subject: Subject) -> None:
+        # Run ids sort by time. Best effort: what cannot be removed now is tried again by the next run.
+        for directory in sorted(self._runs(subject))[: -self._kept]:
+            shutil.rmtree(directory, ignore_errors=True)
 
     def _of(self, subject: Subject) -> Path:
         return self._root / subject.kind / subject.id

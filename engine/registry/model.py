@@ -172,6 +172,7 @@ class Settings:
     identity_file: str = "ssh/id_ed25519"
     batch_size: int = 250
     parallel: int = 20
+    runs_kept: int = 200
     gateway: Gateway | None = None
     services: tuple[str, ...] = ()
     routes: tuple[Route, ...] = ()

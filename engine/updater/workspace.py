@@ -39,7 +39,7 @@ class Workspace:
 
     @cached_property
     def runs(self) -> RunStore:
-        return RunStore(self.state_directory / "records", self.clock)
+        return RunStore(self.state_directory / "records", self.clock, self.fleet.settings.runs_kept)
 
     @cached_property
     def renderer(self) -> Renderer:

@@ -136,3 +136,11 @@ def test_a_full_disk_adds_no_half_line_to_the_history(small_disk):
     with pytest.raises(RecordFailed):
         record.log("y" * 100_000)
     assert record.log_file.read_text().endswith("first\n")
+
+
+def test_only_the_newest_runs_keep_state_and_log_and_the_history_keeps_all(tmp_path):
+    store = RunStore(tmp_path, SystemClock(), kept=3)
+    for number in range(5):
+        store.start(MAPLE, job="converge", run=f"2026100{number}T000000Z-aa", process=1).finish(RunResult.UNCHANGED)
+    assert sorted(os.listdir(tmp_path / "tenant/maple/runs")) == [f"2026100{number}T000000Z-aa" for number in (2, 3, 4)]
+    assert len(list(store.history(MAPLE))) == 5
