@@ -76,6 +76,14 @@ class RenderedFile:
 
 
 @dataclass(frozen=True)
+class Service:
+    """A systemd unit that must be active; `since` is the first version that has it (None: every version)."""
+
+    unit: str
+    since: str | None = None
+
+
+@dataclass(frozen=True)
 class Route:
     """One URL that the tenant's gateway or proxy must answer, seen from the tenant itself."""
 
@@ -173,7 +181,7 @@ class Settings:
     batch_size: int = 250
     parallel: int = 20
     gateway: Gateway | None = None
-    services: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
     routes: tuple[Route, ...] = ()
     rendered: tuple[RenderedFile, ...] = ()
     quiesce: Quiesce = Quiesce()
