@@ -14,14 +14,17 @@ from engine.registry.freeze import freeze
 from engine.registry.model import (
     Fleet,
     Gateway,
+    Hetzner,
     LabSettings,
     Liveness,
     Notify,
     Provider,
+    Provisioning,
     Quiesce,
     RenderedFile,
     Role,
     Route,
+    SecretSettings,
     Service,
     Settings,
     Tenant,
@@ -40,6 +43,9 @@ _SECTIONS: Mapping[str, Callable[..., Any]] = {
     "liveness": Liveness,
     "transport": Transport,
     "notify": Notify,
+    "provision": Provisioning,
+    "hetzner": Hetzner,
+    "secrets": SecretSettings,
     "lab": LabSettings,
 }
 _LISTS: Mapping[str, Callable[..., Any]] = {"services": Service, "routes": Route, "rendered": RenderedFile}

@@ -14,7 +14,6 @@ from engine.registry.model import Gateway, Settings
 from engine.releases.model import StepEntry
 from engine.render.compare import Difference, compare
 from engine.render.notes import check_hand_written, compose, prefix
-from engine.secrets import resolve
 from engine.steps.context import StepContext
 from engine.steps.operation import apply_step
 from engine.updater.assessment import Assessment, assess
@@ -158,6 +157,7 @@ class Converge:
             fleet_root=self.job.workspace.fleet.root,
             state_directory=self.job.workspace.state_directory,
             arguments=entry.arguments,
+            tell=lambda message: self.job.tell(Phase.APPLY, message),
         )
 
     # Render
@@ -293,7 +293,7 @@ class Converge:
     def _message_target(self) -> str | None:
         name = self._settings.notify.target_secret
         reference = self.job.tenant.secrets.get(name) if name else None
-        return resolve(reference, self.job.workspace.fleet.root).decode().strip() if reference else None
+        return self.job.workspace.secrets.resolve(reference).decode().strip() if reference else None
 
     def _say(self, message: str) -> None:
         self._messages.append(message)
