@@ -143,9 +143,13 @@ class LightFleet:
 
     def run(self, slug: str, command: str, *, check: bool = True, stdin: bytes = b"") -> str:
         """Run a root shell command inside the host, whether its network is up or not."""
-        done = subprocess.run(
-            self.lab.shell(slug, ("/bin/sh", "-c", command)), input=stdin, capture_output=True, check=False
-        )
+        return self.run_in(self.lab, slug, command, check=check, stdin=stdin)
+
+    @staticmethod
+    def run_in(lab: Lab, slug: str, command: str, *, check: bool = True, stdin: bytes = b"") -> str:
+        """The same in a host of any lab."""
+        shell = lab.shell(slug, ("/bin/sh", "-c", command))
+        done = subprocess.run(shell, input=stdin, capture_output=True, check=False)
         if check and done.returncode:
             raise AssertionError(f"{command}: {done.returncode} {done.stderr.decode(errors='replace')}")
         return done.stdout.decode(errors="replace")
