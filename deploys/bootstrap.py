@@ -9,8 +9,18 @@ from engine.steps import FileText, StepContext
 from engine.steps.step import completion_of, stamp_of
 from engine.steps.wheelhouse import virtual_environment
 
-PACKAGES = ("ca-certificates", "caddy", "curl", "logrotate", "python3-venv", "sqlite3")
-RUNTIME_VERSION = "0.18.2"
+PACKAGES = (
+    "ca-certificates",
+    "caddy",
+    "curl",
+    "logrotate",
+    "needrestart",
+    "python3-aiosmtpd",
+    "python3-venv",
+    "sqlite3",
+    "unattended-upgrades",
+)
+RUNTIME_VERSION = "0.18.1"
 RUNTIME_DIRECTORY = f"/opt/runtime/{RUNTIME_VERSION}"
 RUNTIME_LINK = "/opt/runtime/current"
 PACKAGE_LOCK_SECONDS = 300
