@@ -69,6 +69,8 @@ class FakeHetzner:
     failing_actions: int = 0
     before_rebuild: Callable[[], None] | None = None
     """Runs after a rebuild was reported as done and before the host is touched: the slow rebuild."""
+    rebuilds_nothing: bool = False
+    """Reports rebuilds as done and leaves the old machine as it is."""
 
     def add(self, name: str, slug: str, ipv4: str | None, ipv6: str | None = None) -> FakeServer:
         server = FakeServer(len(self.servers) + 4711, name, slug, ipv4, ipv6)
@@ -125,6 +127,8 @@ class FakeHetzner:
         assert body["image"], body
         self.user_data.append(body["user_data"])
         spec = HostSpec(server.slug, body["user_data"], "ops")
+        if self.rebuilds_nothing:
+            return {"action": self._begin("rebuild_server", server, lambda: None), "root_password": "unused"}
         if self.before_rebuild:
             wait = self.before_rebuild
 
