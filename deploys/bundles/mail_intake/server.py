@@ -62,7 +62,7 @@ class Intake:
 def content_of(body):
     """The text of a part; what calls itself text and cannot be read as such is left to the raw file."""
     try:
-        return body.get_content() if body else ""
+        return body.get_content().replace("\r\n", "\n") if body else ""
     except (LookupError, ValueError):
         return ""
 

@@ -23,6 +23,7 @@ if [ ! -e "$password" ]; then
     rm -f "$account"
 fi
 if [ ! -e "$account" ]; then
-    printf 'owner %s\n' "$(caddy hash-password < "$password")" > account
+    # Over standard input, and with a home of its own: it keeps certificates there that nobody needs.
+    printf 'owner %s\n' "$(HOME=$PWD caddy hash-password < "$password")" > account
     keep account "$account" root caddy 0640
 fi

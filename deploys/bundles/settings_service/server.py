@@ -14,7 +14,6 @@ KNOWN = {
     "answer_language": re.compile(r"[a-z]{2}"),
     "daily_brief_at": re.compile(r"([01]\d|2[0-3]):[0-5]\d"),
     "away_until": re.compile(r"\d{4}-\d{2}-\d{2}"),
-    "form_alerts": re.compile(r"on|off"),
     "signature": re.compile(r"[^\x00-\x1f]{1,200}"),
 }
 
