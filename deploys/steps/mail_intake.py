@@ -6,7 +6,7 @@ from pyinfra.api import StringCommand
 
 from engine.steps import Answer, StepContext, install
 from engine.steps.contents import all_hold, runs, same_files
-from engine.steps.packages import PackagesInstalled, install_packages
+from engine.steps.packages import PackagesInstalled, require_packages
 
 UNIT = "tenant-mail.service"
 PACKAGES = ("python3-aiosmtpd",)
@@ -26,7 +26,7 @@ def installed(context: StepContext) -> Answer:
 # The address itself is in the rendered file /etc/tenant/mail.json, which the service reads for each mail.
 @install(bundle="mail_intake", precondition=installed, writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}"))
 def mail_intake(context: StepContext) -> Iterator[StringCommand]:
-    yield from install_packages(*PACKAGES)
+    require_packages(context, *PACKAGES)
     yield StringCommand("sh", f"{context.staging}/install.sh")
 
 

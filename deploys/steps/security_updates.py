@@ -7,7 +7,7 @@ from pyinfra.api import StringCommand
 from engine.steps import Answer, Fact, StepContext, install
 from engine.steps.contents import all_hold, same_files
 from engine.steps.facts import ask
-from engine.steps.packages import PackagesInstalled, install_packages
+from engine.steps.packages import PackagesInstalled, require_packages
 
 PACKAGES = ("needrestart", "unattended-upgrades")
 FILES = {
@@ -40,7 +40,7 @@ def installed(context: StepContext) -> Answer:
     writes=(*(f"file:{path}" for path in FILES), *(f"unit:{timer}" for timer in TIMERS.split())),
 )
 def security_updates(context: StepContext) -> Iterator[StringCommand]:
-    yield from install_packages(*PACKAGES)
+    require_packages(context, *PACKAGES)
     yield StringCommand("sh", f"{context.staging}/install.sh")
 
 
