@@ -179,12 +179,11 @@ class LightFleet:
         """Start the command line on this fleet as an operator would, in a process of its own."""
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("tenantry")), "-C", str(self.root), *arguments],
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "NO_COLOR": "1"},
-            **options,
+            **{"stdin": subprocess.DEVNULL, **options},
         )
 
 
