@@ -175,14 +175,14 @@ class LightFleet:
             "c.commit()'",
         )
 
-    def cli(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    def cli(self, *arguments: str, debug: bool = False, **options: Any) -> subprocess.Popen[str]:
         """Start the command line on this fleet as an operator would, in a process of its own."""
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("tenantry")), "-C", str(self.root), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "NO_COLOR": "1"},
+            env={**os.environ, "NO_COLOR": "1", **({"TENANTRY_DEBUG": "1"} if debug else {})},
             **{"stdin": subprocess.DEVNULL, **options},
         )
 

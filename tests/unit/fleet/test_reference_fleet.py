@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 import yaml
 
-from engine.errors import InvalidInput
 from engine.registry.load import load_fleet
 from engine.registry.yaml_loader import load
 from engine.releases.lint import lint
@@ -27,7 +26,6 @@ FLEET = load_fleet(ROOT)
 MANIFEST = load_manifest(ROOT / "releases.yaml")
 CATALOG = load_catalog(ROOT)
 BOOTSTRAP = load_module(ROOT / "deploys" / "bootstrap.py")
-TENANCY = load_module(ROOT / "deploys" / "tenancy.py")
 
 
 def rendered_at(slug: str, version: Version) -> dict[str, Rendered]:
@@ -124,27 +122,6 @@ def test_lock_files_name_no_place_and_hash_every_pin(lock: Path) -> None:
     text = lock.read_text()
     assert "/" not in text
     assert all("--hash=sha256:" in pin for pin in re.split(r"\n(?=[a-z])", text.strip()))
-
-
-@pytest.mark.parametrize(
-    ("value", "line"),
-    [
-        (b"plain", b'K="plain"\n'),
-        (b'a"b', b'K="a\\"b"\n'),
-        (b"a\\b$c`d", b'K="a\\\\b\\$c\\`d"\n'),
-        ("é'\n".encode(), 'K="é\'\n"\n'.encode()),
-        (b"", b'K=""\n'),
-    ],
-)
-def test_a_secret_is_quoted_for_the_unit(value: bytes, line: bytes) -> None:
-    assert TENANCY.environment_line("K", value) == line
-
-
-@pytest.mark.parametrize("value", [b"\xff", b"a\0b"])
-def test_a_secret_that_no_environment_can_hold_is_refused_without_being_shown(value: bytes) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        TENANCY.environment_line("K", value)
-    assert "a\0b" not in str(refused.value)
 
 
 def test_the_chat_model_is_pinned_to_hosts_from_its_release_on() -> None:
