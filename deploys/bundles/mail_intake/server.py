@@ -56,7 +56,11 @@ class Intake:
         body = mail.get_body(("plain", "html"))
         text = f"From: {mail['From'] or envelope.mail_from}\nFile: {path}\n\n{content_of(body)}"
         command = [INBOX, "add", "mail", one_line(mail["Subject"] or "(no subject)")]
-        subprocess.run(command, input=text.encode(errors="replace"), check=True, stdout=subprocess.DEVNULL)
+        try:
+            subprocess.run(command, input=text.encode(errors="replace"), check=True, stdout=subprocess.DEVNULL)
+        except (OSError, subprocess.SubprocessError):
+            path.unlink()  # its sender keeps it and tries again
+            raise
 
 
 def content_of(body):
