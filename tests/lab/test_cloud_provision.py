@@ -5,11 +5,15 @@ from __future__ import annotations
 import datetime
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
 from engine.errors import ExitCode
 from engine.hosts import known_hosts
+from engine.provision.providers.base import Server
+from engine.provision.providers.lab import HostSpec
+from engine.provision.servers import provider_for
 from engine.records import RunResult
 from engine.updater.events import Phase
 from engine.updater.outcome import Outcome
@@ -318,3 +322,49 @@ def test_a_failed_first_boot_is_told_with_cloud_inits_own_reasons(cloud: CloudFl
     assert "cloud-init failed with status 1: " in str(outcome.error)
     assert "scripts-user" in str(outcome.error) or "scripts_user" in str(outcome.error)
     assert outcome.result is RunResult.FAILED
+
+
+# A server from nothing
+
+
+def test_a_new_tenants_server_is_created_recorded_and_provisioned(cloud: CloudFleet) -> None:
+    arguments = (
+        *("--provider", "hetzner", "--create-server", "--owner-name", "Ana Birch", "--business", "Birch & Sons"),
+        *("--trade", "bakery", "--role", "client"),
+        *("--forwarding-address", "ana@birch.example", "--page-host", "birch.example"),
+    )
+    added = cloud.fleet.cli("tenant", "add", "birch", *arguments)
+    _, error = added.communicate()
+    assert added.returncode == 0, error
+    (server,) = [server for server in cloud.service.servers.values() if server.name == "birch"]
+    tenant = cloud.fleet.workspace().fleet.tenants["birch"]
+    assert (tenant.address, server.labels) == (server.ipv4, {"tenantry": "birch"})
+    (outcome,) = cloud.fleet.provision("birch")
+    assert outcome.error is None, outcome.error
+    assert cloud.fleet.run_in(cloud.service.lab, "birch", "cat /var/lib/tenantry/version").strip() == "2026.10.3"
+
+    again = cloud.fleet.cli("tenant", "add", "birch", *arguments)
+    _, error = again.communicate()
+    assert again.returncode == 1 and "there is a tenant birch already" in error
+    assert cloud.service.made("POST", "/v1/servers") - cloud.service.made("POST", "rebuild") == 1
+
+
+def test_a_bad_record_creates_no_server(cloud: CloudFleet) -> None:
+    added = cloud.fleet.cli("tenant", "add", "alder", "--provider", "hetzner", "--create-server", "--trade", "bakery")
+    _, error = added.communicate()
+    assert added.returncode == 2 and "owner_name" in error
+    assert cloud.service.calls == []
+
+
+def test_a_server_is_removed_once_and_stays_removed(cloud: CloudFleet) -> None:
+    workspace = cloud.fleet.workspace()
+    (host,) = cloud.service.lab.up([HostSpec.light("alder", "ssh-ed25519 AAAA nobody")])
+    cloud.service.add("alder", "alder", host.address)
+    tenant = replace(workspace.fleet.tenants[SLUG], slug="alder", address=host.address)
+    provider = provider_for(workspace, tenant, lambda text: None)
+    assert provider.find(tenant) == Server("alder", (host.address,), True)
+    provider.destroy(tenant)
+    assert provider.find(tenant) is None
+    assert cloud.service.lab.find("alder") is None
+    provider.destroy(tenant)
+    assert cloud.service.made("DELETE", "/servers/") == 1
