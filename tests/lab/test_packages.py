@@ -45,6 +45,14 @@ time.sleep(float(sys.argv[2]))
 """
 
 
+REPLACE_A_LIBRARY = """
+library=$(grep -o '/usr/lib/[^ ]*/libz\\.so[^ ]*\\|/usr/lib/[^ ]*/libexpat\\.so[^ ]*' /proc/{pid}/maps | head -n 1)
+cp -a "$library" "$library.new"
+mv "$library.new" "$library"
+echo "$library"
+"""
+
+
 @dataclass
 class Apt:
     """The host of `fleet` and what phases said while they installed packages there."""
@@ -95,6 +103,7 @@ def apt(maple: LightFleet, tmp_path: Path) -> Iterator[Apt]:
     yield fleet
     fleet.run("rm -f /run/died-once; touch /run/died-once; dpkg --configure -a; dpkg --purge gentle mortal plain")
     fleet.run("rm -rf /run/died-once /run/witness /etc/gentle.conf* /etc/apt/sources.list.d/test.list")
+    fleet.run("rm -f /etc/needrestart/conf.d/test.conf")
 
 
 def repository(directory: Path) -> bytes:
@@ -177,3 +186,14 @@ def test_an_interrupted_dpkg_is_a_condition_of_its_own(apt: Apt) -> None:
 def test_a_package_that_is_nowhere_is_told_in_apts_words(apt: Apt) -> None:
     with pytest.raises(TenantryError, match="Unable to locate package nowhere"):
         apt.require("nowhere")
+
+
+def test_needrestart_never_restarts_the_gateway_meanwhile(apt: Apt) -> None:
+    apt.run("mkdir -p /etc/needrestart/conf.d; echo '$nrconf{restart} = q(a);' > /etc/needrestart/conf.d/test.conf")
+    pid = apt.run("systemctl show -P MainPID light-gateway").strip()
+    assert apt.run(REPLACE_A_LIBRARY.replace("{pid}", pid)).strip()
+    apt.require("plain")
+    assert apt.run("systemctl show -P MainPID light-gateway").strip() == pid
+    # Without the engine's care the same installation does restart it.
+    apt.run("apt-get --yes install gentle")
+    assert apt.run("systemctl show -P MainPID light-gateway").strip() != pid
