@@ -16,7 +16,7 @@ from tests.lab.waiting import until
 
 # Installed runtimes are never written to in place, so the copy may share their files; overlay attributes stay.
 COPY = """
-set -eu
+set -euo pipefail
 mkdir -p "$2/opt"
 tar --create --xattrs --xattrs-include='*' --exclude=./opt/runtime --directory="$1" . |
     tar --extract --xattrs --xattrs-include='*' --same-owner --same-permissions --directory="$2"
@@ -37,7 +37,7 @@ def park(lab: Lab, slug: str, parked: str) -> None:
     (disk / "base").symlink_to((lab.state.disk(slug) / "base").readlink())
     with frozen(lab, slug):
         own = lab.state.disk(slug) / "volume/upper"
-        subprocess.run(["sh", "-c", COPY, "copy", str(own), str(disk / "volume/upper")], check=True)
+        subprocess.run(["bash", "-c", COPY, "copy", str(own), str(disk / "volume/upper")], check=True)
     lab.state.write_host(replace(record.stopped(), slug=parked, index=index, phase=Phase.PREPARED))
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
+from engine.releases.model import Release
 from engine.updater.fleet import ask_many
 from engine.updater.verify import Verification, verify
 from tests.lab.manifest.trees import Tree, compare, lines
@@ -24,9 +25,8 @@ systemctl list-units --no-legend --plain --type=service,timer 'tenant-*' 'caddy*
 
 
 @pytest.mark.parametrize("release", RELEASES, ids=lambda release: str(release.version))
-def test_a_second_run_by_force_leaves_the_same_result(walk: Walk, release: object) -> None:
-    version = str(release.version)  # type: ignore[attr-defined]
-    changed = walk.changed_by_second_run[version]
+def test_a_second_run_by_force_leaves_the_same_result(walk: Walk, release: Release) -> None:
+    changed = walk.changed_by_second_run[str(release.version)]
     # What the forced run promised: a restart that the next converge carries out.
     changed.pop("var/lib/tenantry/owed.json", None)
     assert list(lines(changed)) == []

@@ -24,7 +24,6 @@ from engine.registry.model import Tenant
 from engine.releases.manifest import load_manifest
 from engine.releases.model import Release
 from engine.releases.plan import why_not
-from engine.steps.catalog import load_catalog
 from engine.steps.context import StepContext
 from engine.steps.operation import apply_step
 from engine.steps.step import Step
@@ -38,7 +37,6 @@ from tests.lab.reference_fleet import REPOSITORY, ReferenceFleet, change_yaml
 
 SLUG = "maple"
 RELEASES = load_manifest(REPOSITORY / "releases.yaml").releases
-CATALOG = load_catalog(REPOSITORY)
 TENANT = load_fleet(REPOSITORY).tenants[SLUG]
 # A crash loop is looked for by tests of its own.
 QUICK = {"liveness": {"steady_seconds": 0.5, "poll_seconds": 0.2}}
@@ -194,7 +192,8 @@ def run_by_force(workspace: Workspace, release: Release) -> None:
 
 
 def forced(step: Step) -> Step:
-    """The same step, whose precondition never holds."""
-    kind = type(f"Forced{type(step).__name__}", (type(step),), {"check": lambda self, context: Answer.DOES_NOT_HOLD})
+    """The same step, whose precondition never holds; an upgrade installs its version again."""
+    never = {name: lambda self, context: Answer.DOES_NOT_HOLD for name in ("check", "is_prepared")}
+    kind = type(f"Forced{type(step).__name__}", (type(step),), never)
     values = {item.name: getattr(step, item.name) for item in dataclasses.fields(step)}
     return kind(**values)
