@@ -63,6 +63,8 @@ class Arrival:
                     # A booting host may admit the account before sudo knows it.
                     session.check("true", label="first command")
                     stack.enter_context(attempt.pop_all())
+                    # Only a try that failed makes the next one wait.
+                    self._next = 0
                     return session
             except (Unreachable, CommandLost, CommandFailed) as error:
                 if self._tries >= self.bounds.polls:
@@ -72,10 +74,10 @@ class Arrival:
                     said = error.message
 
     def _pause(self) -> None:
-        """Let the next try begin `poll_seconds` after the one before it began."""
-        now = self.clock.monotonic()
-        if self._tries and now < self._next:
-            self.clock.sleep(self._next - now)
+        """Let a try begin `poll_seconds` after the failed one before it began."""
+        early = self._next - self.clock.monotonic()
+        if early > 0:
+            self.clock.sleep(early)
         self._tries += 1
         self._next = self.clock.monotonic() + self.bounds.poll_seconds
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import iso
-from engine.errors import InvalidInput, NotProvisioned, VerifyFailed
+from engine.errors import HostKeyMismatch, InvalidInput, NotProvisioned, VerifyFailed
 from engine.hosts.access import FirstContact
 from engine.hosts.addresses import address_of
 from engine.hosts.known_hosts import known_hosts_file
@@ -71,8 +71,14 @@ def resume_many(
     def resume_one(pool: SessionPool, tenant: Tenant) -> Outcome:
         def work(job: Job) -> Outcome:
             job.enter(Phase.CONNECT, "connecting")
-            with pool.session(tenant) as session:
-                return resume(job, session, sender)
+            try:
+                with pool.session(tenant) as session:
+                    return resume(job, session, sender)
+            except HostKeyMismatch as error:
+                hint = (
+                    f"if its first contact never came to an end: {_again(tenant)}; if it did, another machine answers"
+                )
+                raise HostKeyMismatch(error.message, where=error.where, hint=hint) from error
 
         return run_job(workspace, tenant, "resume", work)
 
@@ -90,7 +96,7 @@ def resume(job: Job, session: Session, sender: Sender) -> Outcome:
             raise NotProvisioned(
                 f"{phase.value} ({what}) is not complete",
                 where=job.tenant.slug,
-                hint=f"tenantry provision {job.tenant.slug} --confirm {job.tenant.slug}",
+                hint=_again(job.tenant),
             )
     session.claim(job.run_id)
     if PROVISIONED not in receipts:
@@ -247,6 +253,10 @@ def render_zero(workspace: Workspace, tenant: Tenant, session: Session) -> None:
     reloads = dict.fromkeys(unit for difference in differences for unit in difference.rendered.file.reload)
     session.check("systemctl daemon-reload")
     reload_units(session, tuple(reloads))
+
+
+def _again(tenant: Tenant) -> str:
+    return f"tenantry provision {tenant.slug} --confirm {tenant.slug}"
 
 
 def _function(root: Path, name: str) -> Callable[..., None]:

@@ -94,6 +94,15 @@ def test_what_a_booting_host_may_say_is_tried_again_and_told_once(error: Tenantr
     assert told == [f"not yet: {error.message}"]
 
 
+def test_only_a_failed_try_makes_the_next_one_wait() -> None:
+    arriving, clock = arrival(Host())
+    began = clock.monotonic()
+    for _ in range(3):
+        with arriving.session(FIRST):
+            pass
+    assert clock.monotonic() == began
+
+
 def test_the_last_error_keeps_its_kind() -> None:
     arriving, _ = arrival(Host(*(HostKeyMismatch("the host shows X") for _ in range(9))), polls=3)
     with pytest.raises(HostKeyMismatch, match="in 3 tries: the host shows X"), arriving.session(FIRST):

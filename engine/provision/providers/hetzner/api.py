@@ -25,6 +25,8 @@ RATE_LIMITED = "rate_limit_exceeded"
 NOT_DONE = frozenset({RATE_LIMITED, "conflict", "locked"})
 """Codes with which the API says that it did nothing and that the same call may succeed later."""
 
+PROTECTED = "protected"
+
 RESET_HEADER = "RateLimit-Reset"
 FALLBACK_LIMIT_SECONDS = 1.0
 """How long to wait where a rate limit comes without the time of its end: one request's worth of quota."""
@@ -112,6 +114,9 @@ class HetznerApi:
     def _error(self, what: str, error: APIException, acts: bool) -> TenantryError:
         message = f"{what}: Hetzner answered {error.message} ({error.code})"
         status = self._answer.status if self._answer else 0
+        if error.code == PROTECTED:
+            hint = "switch off the protection of the server in the provider's console"
+            return ProviderRefused(message, where=self._where, hint=hint)
         if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN):
             return MissingPart(
                 message, where=self._where, hint="the token must be one of the server's project, with read and write"
