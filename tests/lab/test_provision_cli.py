@@ -1,4 +1,4 @@
-"""Provisioning lab tenants from the command line: confirmed, one at a time, resumable wherever it died."""
+"""Provisioning from the command line: confirmed, one at a time, resumable wherever it died."""
 
 from __future__ import annotations
 
