@@ -71,6 +71,11 @@ test: setup ## Run every test, real lab hosts included
 	@echo "test: all tests; the lab's need root"
 	$(BIN)/python -m pytest
 
+.PHONY: soak
+soak: setup ## Go on to the head from each of the 21 releases' disks (a quarter of an hour)
+	@echo "soak: a walk over all releases; needs root and 15 GB of disk"
+	$(BIN)/python -m pytest -m soak
+
 .PHONY: check
 check: setup ## Run the linters, the type checker and the check of the import layers
 	@$(BIN)/ruff check .

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from pyinfra.facts.deb import DebPackages
-from pyinfra.operations import apt, files, server
+import io
+
+from pyinfra.operations import files, server
 
 from engine.steps import FileText, StepContext
+from engine.steps.packages import require_packages
 from engine.steps.step import completion_of, stamp_of
 from engine.steps.wheelhouse import virtual_environment
 
-PACKAGES = ("ca-certificates", "caddy", "curl", "logrotate", "python3-venv", "sqlite3")
-RUNTIME_VERSION = "0.18.2"
+PACKAGES = (
+    "ca-certificates",
+    "caddy",
+    "curl",
+    "logrotate",
+    "needrestart",
+    "python3-aiosmtpd",
+    "python3-venv",
+    "sqlite3",
+    "unattended-upgrades",
+)
+RUNTIME_VERSION = "0.18.1"
 RUNTIME_DIRECTORY = f"/opt/runtime/{RUNTIME_VERSION}"
 RUNTIME_LINK = "/opt/runtime/current"
-PACKAGE_LOCK_SECONDS = 300
+
+# A converge restarts the gateway, when nobody is speaking with it.
+NEEDRESTART = "$nrconf{override_rc}{qr(^tenant-gateway\\.service$)} = 0;\n1;\n"
 
 # (path, owner, group, mode): what the later parts put their files into.
 DIRECTORIES = (
@@ -33,24 +47,20 @@ DIRECTORIES = (
 
 def bootstrap(context: StepContext) -> None:
     """Bring a fresh Debian host to where phase B can start; running it again changes nothing."""
-    install_packages(context)
+    require_packages(context, *PACKAGES)
+    files.put(
+        name="needrestart leaves the gateway alone",
+        src=io.StringIO(NEEDRESTART),
+        dest="/etc/needrestart/conf.d/50-gateway.conf",
+        user="root",
+        group="root",
+        mode="0644",
+        create_remote_dir=True,
+    )
     create_account()
     for path, owner, group, mode in DIRECTORIES:
         files.directory(name=f"Directory {path}", path=path, user=owner, group=group, mode=mode)
     install_runtime(context)
-
-
-def install_packages(context: StepContext) -> None:
-    """Install what is missing; a host that has everything needs no package index."""
-    missing = sorted(set(PACKAGES) - set(context.fact(DebPackages)))
-    if missing:
-        apt.packages(
-            name=f"Packages {' '.join(missing)}",
-            packages=missing,
-            update=True,
-            no_recommends=True,
-            extra_install_args=f"-o DPkg::Lock::Timeout={PACKAGE_LOCK_SECONDS}",
-        )
 
 
 def create_account() -> None:

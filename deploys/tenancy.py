@@ -9,6 +9,7 @@ from pyinfra.operations import systemd
 
 from engine.errors import InvalidInput
 from engine.steps import StepContext
+from engine.steps.environment_file import environment_file
 
 GATEWAY_UNIT = "tenant-gateway.service"
 SECRETS_FILE = "/etc/tenant/gateway.env"
@@ -33,20 +34,8 @@ def write_secrets(context: StepContext, secrets: Mapping[str, bytes]) -> None:
             where=f"inventory/tenants.yaml: {context.tenant.slug}",
             hint="give each of them a reference under `secrets`",
         )
-    lines = [environment_line(name.upper(), secrets[name]) for name in GATEWAY_SECRETS]
-    context.session.write_file(SECRETS_FILE, b"".join(lines), owner="root", group="root", mode="0600")
-
-
-def environment_line(name: str, value: bytes) -> bytes:
-    """One line of a systemd environment file that gives the service exactly `value`."""
-    try:
-        text = value.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidInput(f"secret {name} is not UTF-8 text", hint="encode it, for example as base64") from error
-    if "\0" in text:
-        raise InvalidInput(f"secret {name} holds a NUL byte", hint="an environment variable cannot hold one")
-    quoted = "".join(f"\\{character}" if character in '\\"`$' else character for character in text)
-    return f'{name}="{quoted}"\n'.encode()
+    content = environment_file({name.upper(): secrets[name] for name in GATEWAY_SECRETS})
+    context.session.write_file(SECRETS_FILE, content, owner="root", group="root", mode="0600")
 
 
 def seed(context: StepContext) -> None:

@@ -131,6 +131,22 @@ class CommandFailed(TenantryError):
     """A command on the host ended with a status that is not success."""
 
 
+class PackagesLocked(TenantryError):
+    """Another package manager on the host held its locks for longer than the fleet waits; nothing was broken."""
+
+
+class PackagesInterrupted(TenantryError):
+    """The host's dpkg was interrupted earlier, and this fleet does not let the engine finish its work."""
+
+
+class ProviderRefused(TenantryError):
+    """The provider answered that it will not do what it was asked; nothing was changed by that call."""
+
+
+class VerifyFailed(TenantryError):
+    """The tenant is at its version, but the acceptance check found something wrong."""
+
+
 class StepFailed(TenantryError):
     """A step failed, or its precondition does not hold after it ran."""
 

@@ -3,29 +3,117 @@
 from __future__ import annotations
 
 import os
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+
+from pyrage import DecryptError, IdentityError, decrypt, ssh, x25519
 
 from engine.errors import InvalidInput, MissingPart
 
+FORMS = "age:PATH, command:PROGRAM ARGUMENTS, env:NAME or file:PATH"
 
-def resolve(reference: str, root: Path) -> bytes:
-    """The bytes behind `reference`; raises an error that names the reference and never the value.
+_AGE_KEY = "AGE-SECRET-KEY-"
 
-    ``file:PATH`` (relative to the fleet, mode 0600) gives the file's bytes as they are, ``env:NAME`` an
-    environment variable of the operator's process.
+
+@dataclass(frozen=True)
+class SecretSources:
+    """Follows secret references of one fleet; every value arrives byte for byte.
+
+    - ``age:PATH``: an age-encrypted file below `root`, opened with `age_identity` (an age key or an SSH key).
+    - ``command:PROGRAM ARGUMENTS``: what the program prints within `command_seconds`; there is no shell.
+    - ``env:NAME``: an environment variable of the operator's process.
+    - ``file:PATH``: a file below `root` that only its owner may read.
     """
-    scheme, _, rest = reference.partition(":")
-    if scheme == "file" and rest:
-        return _read_private(root / rest, reference)
-    if scheme == "env" and rest:
-        value = os.environb.get(os.fsencode(rest))
-        if value is None:
-            raise MissingPart(f"secret {reference}: the variable is not set", hint=f"export {rest} before the command")
-        return value
-    raise InvalidInput(f"secret reference {reference!r} has an unknown form", hint="use file:PATH or env:NAME")
+
+    root: Path
+    age_identity: Path
+    command_seconds: float = 30
+
+    def resolve(self, reference: str) -> bytes:
+        """The bytes behind `reference`; raises an error that names the reference and never the value."""
+        readers: Mapping[str, Callable[[str, str], bytes]] = {
+            "age": self._decrypted,
+            "command": self._printed,
+            "env": _variable,
+            "file": self._private_file,
+        }
+        scheme, _, rest = reference.partition(":")
+        if scheme not in readers or not rest.strip():
+            raise InvalidInput(f"secret reference {reference!r} has an unknown form", hint=f"use {FORMS}")
+        return readers[scheme](rest, reference)
+
+    def _private_file(self, name: str, reference: str) -> bytes:
+        return _read_private(self.root / name, reference, "create the file with mode 0600")
+
+    def _decrypted(self, name: str, reference: str) -> bytes:
+        path = self.root / name
+        try:
+            content = path.read_bytes()
+        except OSError as error:
+            raise MissingPart(f"secret {reference}: {error.strerror}", where=str(path)) from error
+        identities = self._identities(reference)
+        try:
+            return bytes(decrypt(content, identities))
+        except DecryptError as error:
+            raise MissingPart(
+                f"secret {reference}: {error}",
+                where=str(path),
+                hint=f"encrypt it for the key {self.age_identity}, or set secrets.age_identity_file in fleet.yaml",
+            ) from error
+
+    def _identities(self, reference: str) -> list[x25519.Identity | ssh.Identity]:
+        hint = "name an age key or an SSH key without a passphrase as secrets.age_identity_file in fleet.yaml"
+        text = _read_private(self.age_identity, reference, hint)
+        try:
+            if text.startswith(b"-----BEGIN"):
+                return [ssh.Identity.from_buffer(text)]
+            lines = (line.strip() for line in text.decode(errors="replace").splitlines())
+            found = [x25519.Identity.from_str(line) for line in lines if line.startswith(_AGE_KEY)]
+        except IdentityError as error:
+            raise MissingPart(f"secret {reference}: {error}", where=str(self.age_identity), hint=hint) from None
+        if not found:
+            raise MissingPart(f"secret {reference}: there is no key", where=str(self.age_identity), hint=hint)
+        return [*found]
+
+    def _printed(self, line: str, reference: str) -> bytes:
+        try:
+            argv = shlex.split(line)
+        except ValueError as error:
+            raise InvalidInput(f"secret {reference}: {error}", hint="quote its arguments as in a shell") from error
+        try:
+            done = subprocess.run(
+                argv,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                cwd=self.root,
+                timeout=self.command_seconds,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            # Not chained: the exception holds what the command had printed by then.
+            raise MissingPart(
+                f"secret {reference}: the command printed nothing whole in {self.command_seconds:g} s",
+                hint="give it by hand once, it may be waiting for a passphrase",
+            ) from None
+        except OSError as error:
+            raise MissingPart(f"secret {reference}: {error.strerror}", hint="is the program installed?") from error
+        if done.returncode or not done.stdout:
+            problem = f"ended with status {done.returncode}" if done.returncode else "printed nothing"
+            raise MissingPart(f"secret {reference}: the command {problem}", hint="give it by hand to see why")
+        return done.stdout
 
 
-def _read_private(path: Path, reference: str) -> bytes:
+def _variable(name: str, reference: str) -> bytes:
+    value = os.environb.get(os.fsencode(name))
+    if value is None:
+        raise MissingPart(f"secret {reference}: the variable is not set", hint=f"export {name} before the command")
+    return value
+
+
+def _read_private(path: Path, reference: str, hint: str) -> bytes:
     try:
         if path.stat().st_mode & 0o077:
             raise InvalidInput(
@@ -33,6 +121,4 @@ def _read_private(path: Path, reference: str) -> bytes:
             )
         return path.read_bytes()
     except OSError as error:
-        raise MissingPart(
-            f"secret {reference}: {error.strerror}", where=str(path), hint="create the file with mode 0600"
-        ) from error
+        raise MissingPart(f"secret {reference}: {error.strerror}", where=str(path), hint=hint) from error

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pyinfra.api import StringCommand
 
 from engine.steps import Answer, StepContext, install
-from engine.steps.contents import same_files
+from engine.steps.contents import all_hold, runs, same_files
 
 UNIT = "tenant-forms.service"
 FILES = {"/opt/tenant-forms/server.py": "server.py", f"/etc/systemd/system/{UNIT}": UNIT}
@@ -13,13 +13,8 @@ FILES = {"/opt/tenant-forms/server.py": "server.py", f"/etc/systemd/system/{UNIT
 
 def installed(context: StepContext) -> Answer:
     """Whether the service is ours and runs."""
-    service = context.status.services.get(UNIT)
-    if service is None:
-        return Answer.UNKNOWN
-    if not service.is_active:
-        return Answer.DOES_NOT_HOLD
     bundle = context.fleet_root / "deploys" / "bundles" / "forms"
-    return same_files(context, {path: bundle / name for path, name in FILES.items()})
+    return all_hold(runs(context, UNIT), same_files(context, {path: bundle / name for path, name in FILES.items()}))
 
 
 @install(bundle="forms", precondition=installed, writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}"))

@@ -32,6 +32,8 @@ COMMANDS: Mapping[str, Entry] = {
     "render": Entry("render", "Compare rendered files and pending steps of two revisions, without hosts."),
     "converge": Entry("converge", "Bring tenants to the head of the manifest."),
     "provision": Entry("provision", "Rebuild a tenant's server from nothing and bring it to the head."),
+    "resume": Entry("provision", "Go on with an interrupted provisioning from its convergence, without a rebuild."),
+    "tenant": Entry("tenant", "Add tenants to the registry."),
     "status": Entry("status", "Show what the records say of each tenant; --live asks the tenants."),
     "history": Entry("history", "List the finished runs of a tenant."),
     "logs": Entry("history", "Print the log of a run."),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +12,29 @@ from engine.clock import Clock, SystemClock
 from engine.errors import InvalidInput
 from engine.hosts.addresses import target_of
 from engine.hosts.connection import Connection, connect
+from engine.hosts.known_hosts import HostKey, Pins
 from engine.registry.load import load_fleet
 from engine.registry.model import Fleet, Settings, Tenant
 
 DATA_KEY = "tenantry_access"
 """Where a pyinfra host's ``connector_data`` holds its :class:`Access` when the engine made it."""
+
+
+FIRST_CONTACT_KEY = "tenantry_first_contact"
+"""Where a pyinfra host's ``connector_data`` holds the :class:`FirstContact` of its next connection."""
+
+ONE_TIME_KEY = Path("the one-time key of this run")
+"""What stands for the file of pinned keys in messages about a first contact."""
+
+
+@dataclass(frozen=True)
+class FirstContact:
+    """One attempt to reach a server that is being made: made once, because the caller polls.
+
+    Where `key` is given, the host must prove that key and no other; pinned keys do not count.
+    """
+
+    key: HostKey | None = None
 
 
 @dataclass(frozen=True)
@@ -41,10 +59,14 @@ class Access:
                 f"there is no tenant {slug!r}", where=str(self.fleet.root / "inventory/tenants.yaml")
             ) from None
 
-    def connect(self, tenant: Tenant) -> Connection:
+    def connect(self, tenant: Tenant, first: FirstContact | None = None) -> Connection:
         """A new connection; see :func:`engine.hosts.connection.connect`."""
-        target = target_of(tenant, self.fleet, self.state_dir)
-        return connect(target, self.settings.transport, self.clock, self.chance)
+        target, bounds = target_of(tenant, self.fleet, self.state_dir), self.settings.transport
+        if first:
+            bounds = replace(bounds, connect_attempts=1)
+            if first.key:
+                target = replace(target, pins=Pins((first.key,), ONE_TIME_KEY))
+        return connect(target, bounds, self.clock, self.chance)
 
 
 def access_from(data: Any) -> Access:

@@ -28,7 +28,7 @@ from pyinfra.connectors.util import (
 from engine.clock import new_run_id
 from engine.errors import Unreachable
 from engine.hosts import transfer
-from engine.hosts.access import DATA_KEY, Access, access_from
+from engine.hosts.access import DATA_KEY, FIRST_CONTACT_KEY, Access, access_from
 from engine.hosts.channel import Output, Sink
 from engine.hosts.plain import HostUnreachable, plain_errors
 from engine.hosts.session import Session
@@ -69,7 +69,8 @@ class TenantConnector(BaseConnector):  # type: ignore[misc]
         with plain_errors(HostUnreachable):
             access = self._access()
             tenant = access.tenant(self.data["tenantry_slug"])
-            shell = HostShell(access.connect(tenant), access.settings.transport, access.clock)
+            connection = access.connect(tenant, self.host.connector_data.get(FIRST_CONTACT_KEY))
+            shell = HostShell(connection, access.settings.transport, access.clock)
         if pyinfra.is_cli:
             shell.before_command = lambda: self._take_over(access)
         self._shell = shell

@@ -20,7 +20,7 @@ from pyinfra.api.state import StateStage
 from pyinfra.context import ContextManager, ctx_host, ctx_state
 
 from engine.clock import Clock
-from engine.hosts.access import DATA_KEY, Access
+from engine.hosts.access import DATA_KEY, FIRST_CONTACT_KEY, Access, FirstContact
 from engine.hosts.connector import TenantConnector
 from engine.hosts.session import Session, session_of
 from engine.registry.model import Tenant
@@ -69,9 +69,10 @@ class SessionPool:
         ctx_state.set(self._previous)
 
     @contextmanager
-    def session(self, tenant: Tenant) -> Iterator[Session]:
+    def session(self, tenant: Tenant, first: FirstContact | None = None) -> Iterator[Session]:
         """Connect to `tenant` for the body, in this greenlet; see :func:`engine.hosts.connection.connect`."""
         host = self._state.inventory.get_host(tenant.slug)
+        host.connector_data[FIRST_CONTACT_KEY] = first
         with _restored(ctx_host, host):
             host.connect(raise_exceptions=True)
             self._state.activate_host(host)

@@ -66,7 +66,8 @@ def read_answer(output: Output, nonce: str, settings: Settings, where: str) -> S
 def question(settings: Settings, tenant: Tenant, extra: Extra) -> dict[str, Any]:
     """The probe's parameters. Files of the rendered set are asked for by name, others by path."""
     gateway = settings.gateway
-    units = dict.fromkeys([*settings.services, *([gateway.unit] if gateway else []), *extra.units])
+    services = [service.unit for service in settings.services]
+    units = dict.fromkeys([*services, *([gateway.unit] if gateway else []), *extra.units])
     return {
         "units": list(units),
         "files": {

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from engine.errors import InvalidInput, TenantryError
 from engine.provision.installer import provision_many
 from engine.provision.providers.lab import HostSpec, LabHost, ensure_identity
-from engine.provision.seed import render_user_data
+from engine.provision.seed import operator_key, render_user_data
 from engine.provision.servers import LAB, lab_of
 from engine.registry.model import Fleet, Tenant
 from engine.updater.assessment import PROVISIONED
@@ -39,7 +39,8 @@ def bring_up(workspace: Workspace, tenants: Sequence[Tenant], progress: Callable
     lab = lab_of(workspace, progress)
     # First, because it refuses a machine that cannot host a lab, before anything is written.
     lab.ensure_base()
-    key = ensure_identity(workspace.state_directory)
+    ensure_identity(workspace.state_directory)
+    key = operator_key(workspace)
     specs = [HostSpec(tenant.slug, render_user_data(workspace, tenant, key), tenant.ssh_user) for tenant in tenants]
     lab.up(specs)
     progress("waiting until first boots are over and SSH answers")

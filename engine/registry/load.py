@@ -14,14 +14,18 @@ from engine.registry.freeze import freeze
 from engine.registry.model import (
     Fleet,
     Gateway,
+    Hetzner,
     LabSettings,
     Liveness,
     Notify,
     Provider,
+    Provisioning,
     Quiesce,
     RenderedFile,
     Role,
     Route,
+    SecretSettings,
+    Service,
     Settings,
     Tenant,
     Transport,
@@ -39,9 +43,12 @@ _SECTIONS: Mapping[str, Callable[..., Any]] = {
     "liveness": Liveness,
     "transport": Transport,
     "notify": Notify,
+    "provision": Provisioning,
+    "hetzner": Hetzner,
+    "secrets": SecretSettings,
     "lab": LabSettings,
 }
-_LISTS: Mapping[str, Callable[..., Any]] = {"routes": Route, "rendered": RenderedFile}
+_LISTS: Mapping[str, Callable[..., Any]] = {"services": Service, "routes": Route, "rendered": RenderedFile}
 
 
 def load_fleet(root: Path) -> Fleet:
@@ -52,8 +59,9 @@ def load_fleet(root: Path) -> Fleet:
 def load_settings(path: Path) -> Settings:
     """Read one settings file; what it leaves out has the default of :class:`Settings`."""
     document = _read(path, "fleet.json")
-    raise_problems(document, [*_repetitions(document.value), *_bad_dates(document.value)])
-    return Settings(**{key: _setting(key, value) for key, value in document.value.items()})
+    settings = {key: _items(value) if key == "services" else value for key, value in document.value.items()}
+    raise_problems(document, [*_repetitions(settings), *_bad_dates(settings)])
+    return Settings(**{key: _setting(key, value) for key, value in settings.items()})
 
 
 def load_tenants(path: Path) -> Mapping[str, Tenant]:
@@ -76,6 +84,11 @@ def _read(path: Path, schema: str) -> Document:
     return document
 
 
+def _items(services: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """A service that every version has may be written as the name of its unit alone."""
+    return [{"unit": service} if isinstance(service, str) else service for service in services]
+
+
 def _setting(key: str, value: Any) -> Any:
     if key in _SECTIONS:
         return _SECTIONS[key](**freeze(value))
@@ -85,7 +98,7 @@ def _setting(key: str, value: Any) -> Any:
 
 
 def _repetitions(settings: Mapping[str, Any]) -> Iterator[Problem]:
-    for section, key in (("routes", "name"), ("rendered", "name"), ("rendered", "path")):
+    for section, key in (("services", "unit"), ("routes", "name"), ("rendered", "name"), ("rendered", "path")):
         yield from _repeated(section, key, settings.get(section, ()))
 
 

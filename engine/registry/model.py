@@ -31,7 +31,7 @@ class Tenant:
     """One owner, one server, one registry record.
 
     `address` is None where the provider tells it (lab hosts). `secrets` maps a secret's name to a
-    reference such as ``file:secrets/maple.key``; the values are never held here.
+    reference such as ``age:secrets/maple.age``; the values are never held here.
     """
 
     slug: str
@@ -73,6 +73,14 @@ class RenderedFile:
     restart: bool = False
     reload: tuple[str, ...] = ()
     daemon_reload: bool = False
+
+
+@dataclass(frozen=True)
+class Service:
+    """A systemd unit that must be active; `since` is the first version that has it (None: every version)."""
+
+    unit: str
+    since: str | None = None
 
 
 @dataclass(frozen=True)
@@ -152,6 +160,57 @@ class Notify:
 
 
 @dataclass(frozen=True)
+class Provisioning:
+    """How long a new server may take, and what its packages may need.
+
+    SSH is tried every `poll_seconds`, at most `polls` times; then cloud-init has `cloud_init_seconds`.
+    `artefacts` are files that must be there when cloud-init ends with recoverable errors.
+    `package_lock_seconds` is how long phase A waits for another package manager; `repair_packages` says
+    whether it may finish what an interrupted dpkg left.
+    """
+
+    poll_seconds: float = 10
+    polls: int = 60
+    cloud_init_seconds: float = 900
+    artefacts: tuple[str, ...] = ()
+    package_lock_seconds: float = 300
+    repair_packages: bool = False
+
+
+@dataclass(frozen=True)
+class Hetzner:
+    """How Hetzner Cloud is asked for servers; `token` is a secret reference.
+
+    `image`, `server_type` and `location` are for tenants whose record says nothing else. A call that is
+    safe to repeat is made at most `attempts` times; a rate limit is waited for up to `rate_limit_seconds`.
+    """
+
+    token: str = "env:HCLOUD_TOKEN"
+    endpoint: str = "https://api.hetzner.cloud/v1"
+    image: str = "debian-12"
+    server_type: str = "cx23"
+    location: str = "nbg1"
+    request_seconds: float = 30
+    attempts: int = 5
+    retry_seconds: float = 1
+    rate_limit_seconds: float = 300
+    action_seconds: float = 600
+    action_poll_seconds: float = 2
+
+
+@dataclass(frozen=True)
+class SecretSettings:
+    """How secret references are followed.
+
+    `age_identity_file` opens ``age:`` files: an age key, or an SSH key; a relative path starts at the
+    state directory. A ``command:`` has `command_seconds` to print its secret.
+    """
+
+    age_identity_file: str = "ssh/id_ed25519"
+    command_seconds: float = 30
+
+
+@dataclass(frozen=True)
 class LabSettings:
     """How this fleet's lab hosts look."""
 
@@ -174,13 +233,16 @@ class Settings:
     parallel: int = 20
     runs_kept: int = 200
     gateway: Gateway | None = None
-    services: tuple[str, ...] = ()
+    services: tuple[Service, ...] = ()
     routes: tuple[Route, ...] = ()
     rendered: tuple[RenderedFile, ...] = ()
     quiesce: Quiesce = Quiesce()
     liveness: Liveness = Liveness()
     transport: Transport = Transport()
     notify: Notify = Notify()
+    provision: Provisioning = Provisioning()
+    hetzner: Hetzner = Hetzner()
+    secrets: SecretSettings = SecretSettings()
     lab: LabSettings = LabSettings()
     template_values: Mapping[str, Any] = field(default_factory=dict)
 

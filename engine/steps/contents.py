@@ -1,4 +1,4 @@
-"""The commonest precondition: what a step installs lies on the host, byte for byte."""
+"""The commonest preconditions: what a step installs lies on the host, byte for byte, and runs."""
 
 from __future__ import annotations
 
@@ -38,6 +38,25 @@ class FileDigests(FactBase):  # type: ignore[misc]
                 return Answer.UNKNOWN
             found[match[2]] = None if match[1] == "absent" else match[1]
         return found
+
+
+def all_hold(*answers: Answer) -> Answer:
+    """Holds when all do; unknown when one is, whatever the others say."""
+    if Answer.UNKNOWN in answers:
+        return Answer.UNKNOWN
+    return Answer.of(Answer.DOES_NOT_HOLD not in answers)
+
+
+def runs(context: StepContext, unit: str) -> Answer:
+    """Whether the unit, one of the fleet's services, was active when the status was read."""
+    service = context.status.services.get(unit)
+    return Answer.of(None if service is None else service.is_active)
+
+
+def present(context: StepContext, *paths: str) -> Answer:
+    """Whether each of these files is on the host, whatever it holds."""
+    found = context.fact(FileDigests, paths=paths)
+    return Answer.of(None not in found.values()) if isinstance(found, dict) else Answer.UNKNOWN
 
 
 def same_files(context: StepContext, sources: Mapping[str, Path]) -> Answer:

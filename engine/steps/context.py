@@ -19,13 +19,18 @@ def _nothing_to_render() -> None:
     """Release steps do not render: the rendered set has a phase of its own after them."""
 
 
+def _unheard(message: str) -> None:
+    """Where nobody keeps a log of the run, as in pyinfra's own CLI."""
+
+
 @dataclass
 class StepContext:
     """One step's view of its tenant.
 
     `status` is read fresh before the step; `staging` is the path of the shipped bundle on the host
     and is set only while an install step runs; `state_directory` is the operator's, for downloads.
-    `render` writes the rendered set at version zero while phase B runs.
+    `render` writes the rendered set at version zero while phase B runs. `tell` puts a line into the run's
+    log; never a secret.
     """
 
     tenant: Tenant
@@ -37,6 +42,7 @@ class StepContext:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     staging: str = ""
     render: Callable[[], None] = _nothing_to_render
+    tell: Callable[[str], None] = _unheard
 
     def fact(self, fact: type[FactBase], **arguments: Any) -> Any:
         """Ask the host; facts are never cached."""

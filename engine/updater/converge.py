@@ -184,6 +184,7 @@ class Converge:
             fleet_root=self.job.workspace.fleet.root,
             state_directory=self.job.workspace.state_directory,
             arguments=entry.arguments,
+            tell=lambda message: self.job.tell(Phase.APPLY, message),
         )
 
     # Render

@@ -14,6 +14,7 @@ class Phase(StrEnum):
     IDENTITY = "identity"
     REBUILD = "rebuild"
     CONNECT = "connect"
+    HOST_KEYS = "host-keys"
     CLOUD_INIT = "cloud-init"
     PHASE_A = "phase-a"
     PHASE_B = "phase-b"
@@ -26,6 +27,7 @@ class Phase(StrEnum):
     LIVENESS = "liveness"
     COMMIT = "commit"
     NOTIFY = "notify"
+    VERIFY = "verify"
     DONE = "done"
 
 

@@ -13,7 +13,6 @@ from engine.registry.model import Settings, Tenant
 from engine.registry.text import utf16_length
 from engine.releases.version import Version
 from engine.render.notes import check_hand_written, compose, prefix
-from engine.secrets import resolve
 from engine.updater.assessment import Assessment
 from engine.updater.notify import Sender, deliver
 from engine.updater.workspace import Workspace
@@ -84,7 +83,7 @@ class OwnerNote:
         if reference is None:
             return None
         try:
-            return resolve(reference, self.workspace.fleet.root).decode().strip()
+            return self.workspace.secrets.resolve(reference).decode().strip()
         except UnicodeDecodeError:
             # Not chained: the error would quote the secret's bytes.
             raise InvalidInput(f"secret {reference} is not UTF-8 text", hint="write one Apprise URL into it") from None

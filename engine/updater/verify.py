@@ -72,7 +72,7 @@ def verify(workspace: Workspace, tenant: Tenant, status: Status) -> Verification
         tenant.slug,
         (
             *_version(workspace, version),
-            *_services(workspace, status),
+            *_services(workspace, version, status),
             *_gateway(workspace, status),
             *_routes(workspace, version, status),
             *_rendered(workspace, tenant, version, status),
@@ -86,11 +86,13 @@ def _version(workspace: Workspace, version: Version | None) -> Iterator[Check]:
     yield _check("head reached", version == head, f"the tenant is at {version or 'version zero'}, the head is {head}")
 
 
-def _services(workspace: Workspace, status: Status) -> Iterator[Check]:
-    for unit in workspace.fleet.settings.services:
-        state = status.services.get(unit)
+def _services(workspace: Workspace, version: Version | None, status: Status) -> Iterator[Check]:
+    for service in workspace.fleet.settings.services:
+        if not _exists_at(service.since, version):
+            continue
+        state = status.services.get(service.unit)
         found = f"{state.active} ({state.sub})" if state else "not reported"
-        yield _check(f"service {unit}", bool(state and state.is_active), f"it is {found}")
+        yield _check(f"service {service.unit}", bool(state and state.is_active), f"it is {found}")
 
 
 def _gateway(workspace: Workspace, status: Status) -> Iterator[Check]:
@@ -114,7 +116,7 @@ def _gateway(workspace: Workspace, status: Status) -> Iterator[Check]:
 
 def _routes(workspace: Workspace, version: Version | None, status: Status) -> Iterator[Check]:
     for route in workspace.fleet.settings.routes:
-        if route.since and (version is None or version < Version.parse(route.since)):
+        if not _exists_at(route.since, version):
             continue
         answer = status.routes.get(route.name)
         yield _check(
@@ -122,6 +124,11 @@ def _routes(workspace: Workspace, version: Version | None, status: Status) -> It
             answer == route.status,
             f"answered {answer or 'nothing'}, wanted {route.status}",
         )
+
+
+def _exists_at(since: str | None, version: Version | None) -> bool:
+    """Whether a tenant at `version` (None: version zero) has what the settings say is there `since`."""
+    return since is None or (version is not None and not version < Version.parse(since))
 
 
 def _rendered(workspace: Workspace, tenant: Tenant, version: Version | None, status: Status) -> Iterator[Check]:

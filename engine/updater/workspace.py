@@ -18,6 +18,7 @@ from engine.releases.lint import lint
 from engine.releases.manifest import load_manifest
 from engine.releases.model import Manifest, StepClass, StepInfo
 from engine.render.rendered_set import Rendered, Renderer
+from engine.secrets import SecretSources
 from engine.steps.catalog import Catalog, load_catalog
 from engine.updater.events import Reporter, silent
 
@@ -40,6 +41,12 @@ class Workspace:
     @cached_property
     def runs(self) -> RunStore:
         return RunStore(self.state_directory / "records", self.clock, self.fleet.settings.runs_kept)
+
+    @cached_property
+    def secrets(self) -> SecretSources:
+        settings = self.fleet.settings.secrets
+        identity = self.state_directory / Path(settings.age_identity_file).expanduser()
+        return SecretSources(self.fleet.root, identity, settings.command_seconds)
 
     @cached_property
     def renderer(self) -> Renderer:

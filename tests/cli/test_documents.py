@@ -71,7 +71,7 @@ def test_the_converge_document_and_its_exit_code(capsys: pytest.CaptureFixture[s
         failed("harbor", NotProvisioned("never", where="harbor", hint="tenantry provision harbor")),
         failed("cedar", Unreachable("no answer", where="cedar")),
     )
-    for name in ("converge", "provision"):
+    for name in ("converge", "provision", "resume"):
         valid(name, converge.document(outcomes))
     assert converge.show_outcomes(outcomes, as_json=False) is ExitCode.FAILED
     printed = capsys.readouterr()

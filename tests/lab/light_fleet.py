@@ -143,9 +143,13 @@ class LightFleet:
 
     def run(self, slug: str, command: str, *, check: bool = True, stdin: bytes = b"") -> str:
         """Run a root shell command inside the host, whether its network is up or not."""
-        done = subprocess.run(
-            self.lab.shell(slug, ("/bin/sh", "-c", command)), input=stdin, capture_output=True, check=False
-        )
+        return self.run_in(self.lab, slug, command, check=check, stdin=stdin)
+
+    @staticmethod
+    def run_in(lab: Lab, slug: str, command: str, *, check: bool = True, stdin: bytes = b"") -> str:
+        """The same in a host of any lab."""
+        shell = lab.shell(slug, ("/bin/sh", "-c", command))
+        done = subprocess.run(shell, input=stdin, capture_output=True, check=False)
         if check and done.returncode:
             raise AssertionError(f"{command}: {done.returncode} {done.stderr.decode(errors='replace')}")
         return done.stdout.decode(errors="replace")
@@ -171,16 +175,15 @@ class LightFleet:
             "c.commit()'",
         )
 
-    def cli(self, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+    def cli(self, *arguments: str, debug: bool = False, **options: Any) -> subprocess.Popen[str]:
         """Start the command line on this fleet as an operator would, in a process of its own."""
         return subprocess.Popen(
             [str(Path(sys.executable).with_name("tenantry")), "-C", str(self.root), *arguments],
-            stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
-            env={**os.environ, "NO_COLOR": "1"},
-            **options,
+            env={**os.environ, "NO_COLOR": "1", **({"TENANTRY_DEBUG": "1"} if debug else {})},
+            **{"stdin": subprocess.DEVNULL, **options},
         )
 
 

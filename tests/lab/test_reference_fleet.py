@@ -3,110 +3,54 @@
 from __future__ import annotations
 
 import json
-import os
-import shlex
-import shutil
-import subprocess
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import pytest
-import testinfra
-import yaml
 
 from engine.provision.installer import provision_many
-from engine.provision.providers.lab import Lab, ensure_identity
-from engine.provision.servers import lab_of
 from engine.records import RunResult
-from engine.updater.fleet import ask_many, converge_many
-from engine.updater.outcome import Options, Outcome
+from engine.updater.fleet import ask_many
+from engine.updater.outcome import Outcome
 from engine.updater.verify import Verification, verify
-from engine.updater.workspace import Workspace, open_workspace
+from tests.lab.reference_fleet import ReferenceFleet
 
-REPOSITORY = Path(__file__).parents[2]
 BEFORE_PLAIN_LANGUAGE = 3
+BEFORE_THE_SESSION_RESET = 18
 UNIT = "tenant-gateway.service"
 SKILL = "/srv/tenant/skills/real-estate/listing-text/SKILL.md"
 
-ASK = """
-set -eu
-key=$(sed -n 's/^API_SERVER_KEY="\\(.*\\)"$/\\1/p' /etc/tenant/gateway.env)
-curl --silent --fail --show-error --max-time 60 http://127.0.0.1:8642/v1/chat/completions \\
-    --header @- --header 'Content-Type: application/json' --header X-Hermes-Session-Id:{session} --data {body} <<END
-Authorization: Bearer $key
-END
-"""
-
 
 @dataclass
-class ReferenceFleet:
-    """A copy of this repository's fleet with its own lab, and what was said to its tenants."""
+class SpokenWith(ReferenceFleet):
+    """The fleet, with what its tenants answered and how its runs ended."""
 
-    root: Path
-    answers: dict[tuple[str, str], str]
-    outcomes: dict[str, tuple[Outcome, ...]]
-
-    @property
-    def workspace(self) -> Workspace:
-        return open_workspace(self.root)
-
-    @property
-    def lab(self) -> Lab:
-        return lab_of(self.workspace, print)
-
-    def run(self, slug: str, command: str, stdin: str = "") -> str:
-        """Run a root shell command inside the host."""
-        argv = self.lab.shell(slug, ("/bin/sh", "-c", command))
-        done = subprocess.run(argv, input=stdin.encode(), capture_output=True, check=False)
-        assert done.returncode == 0, done.stderr.decode(errors="replace")
-        return done.stdout.decode()
-
-    def ask(self, slug: str, session: str, text: str) -> str:
-        """Say something to the tenant's assistant and return its answer."""
-        body = json.dumps({"model": "any", "messages": [{"role": "user", "content": text}]})
-        answer = json.loads(self.run(slug, ASK.format(session=session, body=shlex.quote(body))))
-        content: str = answer["choices"][0]["message"]["content"]
-        return content
-
-    def host(self, slug: str) -> Any:
-        """The host as testinfra sees it, over SSH as the operations account."""
-        host = self.lab.find_required(slug)
-        known_hosts = self.root / f"known_hosts.{slug}"
-        known_hosts.write_text(f"{host.address} {host.host_key}\n")
-        return testinfra.get_host(
-            f"ssh://{host.ssh_user}@{host.address}",
-            sudo=True,
-            ssh_identity_file=str(self.root / "var/ssh/id_ed25519"),
-            ssh_extra_args=f"-F none -o IdentitiesOnly=yes -o UserKnownHostsFile={known_hosts}",
-        )
-
-    def converge(self) -> tuple[Outcome, ...]:
-        workspace = self.workspace
-        return converge_many(workspace, list(workspace.fleet.tenants.values()), Options())
+    answers: dict[tuple[str, str], str] = field(default_factory=dict)
+    outcomes: dict[str, tuple[Outcome, ...]] = field(default_factory=dict)
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ReferenceFleet]:
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SpokenWith]:
     """Both tenants at the head; what they answered on the way is in `answers`."""
-    root = tmp_path_factory.mktemp("reference") / "fleet"
-    _copy_fleet(root)
-    fleet = ReferenceFleet(root, {}, {})
+    fleet = SpokenWith.create(tmp_path_factory.mktemp("reference") / "fleet")
     try:
-        _change(root / "releases.yaml", lambda document: {"releases": document["releases"][:BEFORE_PLAIN_LANGUAGE]})
+        fleet.release(BEFORE_PLAIN_LANGUAGE)
         workspace = fleet.workspace
         tenants = list(workspace.fleet.tenants.values())
         fleet.outcomes["provision"] = provision_many(workspace, tenants)
         assert [outcome.error for outcome in fleet.outcomes["provision"]] == [None, None]
         for tenant in tenants:
             fleet.answers[tenant.slug, "before"] = fleet.ask(tenant.slug, "open", "Hello")
-        shutil.copy(REPOSITORY / "releases.yaml", root)
+        fleet.release(BEFORE_THE_SESSION_RESET)
         fleet.outcomes["converge"] = fleet.converge()
         assert [outcome.error for outcome in fleet.outcomes["converge"]] == [None, None]
         for tenant in tenants:
             fleet.answers[tenant.slug, "open"] = fleet.ask(tenant.slug, "open", "And now?")
             fleet.answers[tenant.slug, "after"] = fleet.ask(tenant.slug, "new", "Good morning")
+        fleet.release()
+        assert [outcome.error for outcome in fleet.converge()] == [None, None]
+        for tenant in tenants:
+            fleet.answers[tenant.slug, "reset"] = fleet.ask(tenant.slug, "open", "Still there?")
         yield fleet
     finally:
         fleet.lab.destroy()
@@ -118,44 +62,55 @@ def slug(request: pytest.FixtureRequest) -> str:
     return name
 
 
-def test_provisioning_and_converging_succeed_for_both(fleet: ReferenceFleet) -> None:
+def test_provisioning_and_converging_succeed_for_both(fleet: SpokenWith) -> None:
     assert [(o.slug, o.result, o.error) for o in fleet.outcomes["provision"]] == [
         ("maple", RunResult.UPDATED, None),
         ("harbor", RunResult.UPDATED, None),
     ]
     maple, harbor = fleet.outcomes["converge"]
-    assert (maple.error, maple.to_version, maple.restarted) == (None, "2026.10.23", True)
-    assert (harbor.error, harbor.to_version, harbor.restarted) == (None, "2026.10.23", True)
-    assert maple.steps == ("plain_language", "real_estate_skills", "guides", "runtime(version=0.19.0)")
-    assert harbor.steps == ("plain_language", "guides", "runtime(version=0.19.0)")
+    assert (maple.error, maple.to_version, maple.restarted) == (None, "2026.10.22.18", True)
+    assert (harbor.error, harbor.to_version, harbor.restarted) == (None, "2026.10.22.18", True)
+    assert len(maple.steps) == 17
+    assert set(maple.steps) - set(harbor.steps) == {"real_estate_skills"}
 
 
-def test_a_conversation_is_answered_before_and_after_the_personality_changed(fleet: ReferenceFleet, slug: str) -> None:
+def test_a_conversation_is_answered_before_and_after_the_personality_changed(fleet: SpokenWith, slug: str) -> None:
     business = fleet.workspace.fleet.tenants[slug].business
     assert f"«You are the professional assistant of {business}.» turns: 1" in fleet.answers[slug, "before"]
     assert f"«You are the plain-spoken assistant of {business}.» turns: 1" in fleet.answers[slug, "after"]
     assert "turns: 2 first: «Hello» last: «And now?»" in fleet.answers[slug, "open"]
 
 
-def test_the_acceptance_check_passes(fleet: ReferenceFleet) -> None:
+def test_a_session_reset_ends_the_open_conversation_and_keeps_a_copy(fleet: SpokenWith, slug: str) -> None:
+    business = fleet.workspace.fleet.tenants[slug].business
+    begun_anew = f"«You are the plain-spoken assistant of {business}.» turns: 1 first: «Still there?»"
+    assert begun_anew in fleet.answers[slug, "reset"]
+    kept = fleet.run(slug, "cat /srv/tenant/home/ended-sessions/*.json")
+    assert all(words in kept for words in ("Hello", "And now?", "Good morning"))
+    fleet.run(slug, f"systemctl restart {UNIT}")
+    fleet.run(slug, "curl --silent --fail --retry 30 --retry-delay 1 --retry-all-errors http://127.0.0.1:8642/health")
+    assert "turns: 2" in fleet.ask(slug, "open", "And after a restart?")
+
+
+def test_the_acceptance_check_passes(fleet: SpokenWith) -> None:
     workspace = fleet.workspace
     tenants = list(workspace.fleet.tenants.values())
     found = ask_many(workspace, tenants, lambda tenant, session: verify(workspace, tenant, session.probe()))
     assert all(isinstance(item, Verification) and item.is_good for item in found), found
 
 
-def test_a_second_converge_changes_nothing(fleet: ReferenceFleet) -> None:
+def test_a_second_converge_changes_nothing(fleet: SpokenWith) -> None:
     for outcome in fleet.converge():
         assert (outcome.result, outcome.steps, outcome.files, outcome.restarted) == (RunResult.UNCHANGED, (), (), False)
 
 
-def test_the_gateway_runs_unprivileged_from_the_upgraded_runtime(fleet: ReferenceFleet, slug: str) -> None:
+def test_the_gateway_runs_unprivileged_from_the_upgraded_runtime(fleet: SpokenWith, slug: str) -> None:
     host = fleet.host(slug)
     process = host.process.get(user="hermes", comm="hermes")
     assert process.ppid == 1
     assert host.user("hermes").shell == "/usr/sbin/nologin"
     assert host.file("/opt/runtime/current").linked_to == "/opt/runtime/0.19.0"
-    for version in ("0.18.2", "0.19.0"):
+    for version in ("0.18.1", "0.18.2", "0.19.0"):
         assert host.file(f"/opt/runtime/{version}/.tenantry-complete").content_string == f"{version}\n"
     assert host.check_output("find /opt/runtime ! -user root") == ""
     assert host.check_output("find /opt/runtime -name '*.pyc'") == ""
@@ -163,7 +118,7 @@ def test_the_gateway_runs_unprivileged_from_the_upgraded_runtime(fleet: Referenc
     assert host.check_output("systemctl --failed --plain --no-legend") == ""
 
 
-def test_secrets_are_in_a_root_only_file_and_in_no_other(fleet: ReferenceFleet, slug: str) -> None:
+def test_secrets_are_in_a_root_only_file_and_in_no_other(fleet: SpokenWith, slug: str) -> None:
     host = fleet.host(slug)
     secrets = host.file("/etc/tenant/gateway.env")
     assert (secrets.user, secrets.group, secrets.mode) == ("root", "root", 0o600)
@@ -177,20 +132,20 @@ def test_secrets_are_in_a_root_only_file_and_in_no_other(fleet: ReferenceFleet, 
         assert fleet.run(slug, f"tr '\\0' '\\n' < {environment}").count(f"={value}\n") == 1
 
 
-def test_memory_is_seeded_from_the_record_and_left_to_the_runtime(fleet: ReferenceFleet, slug: str) -> None:
+def test_memory_is_seeded_from_the_record_and_left_to_the_runtime(fleet: SpokenWith, slug: str) -> None:
     host, tenant = fleet.host(slug), fleet.workspace.fleet.tenants[slug]
     memory = host.file("/srv/tenant/home/memories/USER.md")
     assert (memory.user, memory.mode) == ("hermes", 0o600)
     assert f"The owner is {tenant.owner_name} of {tenant.business} (trade: {tenant.trade})." in memory.content_string
 
 
-def test_skills_follow_the_trade(fleet: ReferenceFleet) -> None:
+def test_skills_follow_the_trade(fleet: SpokenWith) -> None:
     assert fleet.host("maple").file(SKILL).exists
     assert not fleet.host("harbor").file(SKILL).exists
     assert fleet.host("harbor").file("/srv/tenant/guides/forms.md").exists
 
 
-def test_pages_are_served_at_the_page_host_alone(fleet: ReferenceFleet) -> None:
+def test_pages_are_served_at_the_page_host_alone(fleet: SpokenWith) -> None:
     page = fleet.run("maple", "curl --silent --fail --header 'Host: maple.example' http://127.0.0.1/")
     assert "<h1>Maple &amp; Daughters Homes</h1>" in page
     status = "curl --silent --output /dev/null --write-out '%{http_code}'"
@@ -198,7 +153,7 @@ def test_pages_are_served_at_the_page_host_alone(fleet: ReferenceFleet) -> None:
     assert fleet.run("maple", f"{status} --header 'Host: maple.example' http://127.0.0.1/look/page.css") == "200"
 
 
-def test_a_submission_survives_a_restart_of_the_forms_store(fleet: ReferenceFleet) -> None:
+def test_a_submission_survives_a_restart_of_the_forms_store(fleet: SpokenWith) -> None:
     send = "curl --silent --fail --header 'Host: harbor.example' http://127.0.0.1/forms"
     assert "kept" in fleet.run("harbor", f"{send}/contact --data-urlencode 'message=two \"rolls\" & é'")
     fleet.run("harbor", "systemctl kill --signal=KILL tenant-forms && systemctl restart tenant-forms")
@@ -209,52 +164,35 @@ def test_a_submission_survives_a_restart_of_the_forms_store(fleet: ReferenceFlee
     assert fleet.host("harbor").file("/var/lib/tenant-forms/forms.db").mode == 0o600
 
 
-def test_logs_rotate(fleet: ReferenceFleet) -> None:
+def test_logs_rotate(fleet: SpokenWith) -> None:
     fleet.run("maple", "logrotate --force /etc/logrotate.d/tenant")
     assert fleet.host("maple").file("/var/log/caddy/pages.log.1.gz").exists
 
 
-def test_an_edited_guide_is_put_back_by_running_its_step_again(fleet: ReferenceFleet) -> None:
-    _forget_last_release(fleet, "harbor")
+def test_an_edited_guide_is_put_back_by_running_its_step_again(fleet: SpokenWith) -> None:
+    _forget_releases_from(fleet, "harbor", "2026.10.23.1")
     fleet.run("harbor", "echo scribble >> /srv/tenant/guides/pages.md")
     outcome = next(outcome for outcome in fleet.converge() if outcome.slug == "harbor")
-    assert (outcome.error, outcome.steps, outcome.restarted) == (None, ("guides",), False)
+    assert (outcome.error, outcome.steps[0], outcome.restarted) == (None, "guides", False)
+    assert (outcome.from_version, outcome.to_version) == ("2026.10.23", "2026.10.23.2")
     assert "scribble" not in fleet.run("harbor", "cat /srv/tenant/guides/pages.md")
 
 
-def test_both_tenants_run_the_same_installed_bytes(fleet: ReferenceFleet) -> None:
+def test_both_tenants_run_the_same_installed_bytes(fleet: SpokenWith) -> None:
     tree = "find /opt/runtime -type f -print0 | sort -z | xargs -0 sha256sum"
     maple, harbor = (fleet.run(slug, tree).splitlines() for slug in ("maple", "harbor"))
     assert len(maple) > 1000
     assert set(maple) ^ set(harbor) == set()
 
 
-def _copy_fleet(root: Path) -> None:
-    """Copy the fleet; the operator's downloads are shared, and nobody waits for 90 s of silence."""
-    root.mkdir()
-    for name in ("deploys", "inventory", "templates"):
-        shutil.copytree(REPOSITORY / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(REPOSITORY / "releases.yaml", root)
-    quiesce = {"silence_seconds": 1, "poll_seconds": 0.2, "polls": 100}
-    _change(root / "inventory/fleet.yaml", lambda document: {**document, "quiesce": quiesce})
-    downloads = REPOSITORY / "var/wheelhouse"
-    downloads.mkdir(mode=0o700, parents=True, exist_ok=True)
-    (root / "var").mkdir(mode=0o700)
-    os.symlink(downloads, root / "var/wheelhouse")
-    ensure_identity(root / "var")
-
-
-def _change(path: Path, change: Any) -> None:
-    document: Mapping[str, Any] = change(yaml.safe_load(path.read_text()))
-    path.write_text(yaml.safe_dump(document, sort_keys=False))
-
-
-def _forget_last_release(fleet: ReferenceFleet, slug: str) -> None:
-    """Put the marker back by one release, as on a tenant that has not had it yet."""
-    *_, before, last = (str(release.version) for release in fleet.workspace.manifest)
+def _forget_releases_from(fleet: SpokenWith, slug: str, version: str) -> None:
+    """Put the marker back to before a release, as on a tenant that has not had it yet."""
+    versions = [str(release.version) for release in fleet.workspace.manifest]
+    before, forgotten = versions[versions.index(version) - 1], versions[versions.index(version) :]
     fleet.run(
         slug,
         f"cd /var/lib/tenantry && echo {before} > version && python3 -c '"
         'import json; applied = json.load(open("applied.json")); '
-        f'del applied["{last}"]; json.dump(applied, open("applied.json", "w"))\'',
+        f"[applied.pop(version) for version in {json.dumps(forgotten)}]; "
+        'json.dump(applied, open("applied.json", "w"))\'',
     )

@@ -12,43 +12,49 @@ from engine.registry.model import Tenant
 class Server:
     """A server as its provider reports it.
 
-    `host_key` is the public half of the key that the server will prove itself with, as
-    ``ssh-ed25519 AAAA…``: known before the first boot, so that nothing is ever trusted on first use.
-    It is None where a provider cannot know it.
+    `addresses` are its public ones; an IPv6 one may be a network, such as ``2001:db8:1::/64``, of which
+    the server has every address.
     """
 
-    slug: str
-    address: str
-    port: int
-    host_key: str | None
+    name: str
+    addresses: tuple[str, ...]
     running: bool
 
 
 class Provider(Protocol):
     """Supplies one server for each tenant.
 
-    Every call observes before it acts and may be repeated after a crash: it then finishes what the
-    interrupted call began. A tenant has at most one server with its provider, found by the tenant's
-    slug. `user_data` is a cloud-config document; it never holds a secret and never sets host keys.
+    Every call observes before it acts and may be repeated after a crash. A tenant has at most one server
+    with its provider. `user_data` is a cloud-config document without any long-lived secret.
     """
 
+    @property
+    def makes_host_keys(self) -> bool:
+        """Whether the provider gives a new server its host key and records it before the first boot.
+
+        Where it does not, the user-data carries a one-time key that the server proves at first contact.
+        """
+
     def find(self, tenant: Tenant) -> Server | None:
-        """Return the tenant's server, running or not; None only if it provably does not exist."""
+        """Return the tenant's server, running or not; None only if it provably does not exist.
+
+        Raises `Refused` for several servers of its name, `UnknownState` where there is no answer.
+        """
 
     def create(self, tenant: Tenant, user_data: str) -> Server:
         """Create and boot the tenant's server; raises `Refused` if there is one already."""
 
     def rebuild(self, tenant: Tenant, user_data: str) -> Server:
-        """Give the tenant an empty server, destroying all that is on the present one.
+        """Give the tenant an empty server at the same address, destroying all that is on the present one.
 
-        The address may change, the host key does. Creates the server where there is none.
+        Raises `ProviderRefused` if nothing was destroyed, `UnknownState` if that is not known.
         """
 
     def destroy(self, tenant: Tenant) -> None:
         """Remove the tenant's server and its disk; no server is success."""
 
     def wait(self, tenant: Tenant, timeout_seconds: float) -> None:
-        """Return once first boot is over and SSH answers.
+        """Return once the provider says that the server runs; raises `Unreachable` if it does not in time."""
 
-        Raises `Unreachable` if that does not happen in time, `CommandFailed` if first boot failed.
-        """
+    def preview(self, tenant: Tenant) -> tuple[str, ...]:
+        """The calls that `find`, `rebuild` and `wait` make, in words; makes none of them."""

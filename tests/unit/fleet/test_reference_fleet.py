@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
-from engine.errors import InvalidInput
 from engine.registry.load import load_fleet
 from engine.registry.yaml_loader import load
 from engine.releases.lint import lint
@@ -24,7 +26,6 @@ FLEET = load_fleet(ROOT)
 MANIFEST = load_manifest(ROOT / "releases.yaml")
 CATALOG = load_catalog(ROOT)
 BOOTSTRAP = load_module(ROOT / "deploys" / "bootstrap.py")
-TENANCY = load_module(ROOT / "deploys" / "tenancy.py")
 
 
 def rendered_at(slug: str, version: Version) -> dict[str, Rendered]:
@@ -44,10 +45,40 @@ def test_the_manifest_has_no_findings() -> None:
 
 def test_the_manifest_covers_what_a_manifest_can_do() -> None:
     entries = [entry for release in MANIFEST for entry in release.steps]
-    assert len(MANIFEST.releases) >= 6
     assert {CATALOG[entry.name].step_class for entry in entries} == set(StepClass)
-    assert len(set(entries)) < len(entries)
     assert {step.name for step in CATALOG.values()} == {entry.name for entry in entries}
+
+
+def test_the_manifest_is_of_the_size_that_such_fleets_have() -> None:
+    entries = [entry for release in MANIFEST for entry in release.steps]
+    days = Counter(release.version.key[:3] for release in MANIFEST)
+    assert (str(MANIFEST.releases[0].version), str(MANIFEST.head)) == ("2026.10.22", "2026.10.23.2")
+    assert (len(MANIFEST.releases), days) == (21, {(2026, 10, 22): 18, (2026, 10, 23): 3})
+    assert (len(entries), len({entry.name for entry in entries})) == (25, 22)
+    assert Counter(len(release.steps) for release in MANIFEST) == {1: 17, 2: 4}
+    assert [entry.name for entry, times in Counter(entries).items() if times == 2] == ["guides"]
+    assert len(set(entries)) == 24
+
+
+def test_every_release_is_told_to_operator_and_owner() -> None:
+    for release in MANIFEST:
+        assert len(release.details) > 80 and release.owner_note.endswith("."), release.version
+        assert len({release.title, release.details, release.owner_note}) == 3
+
+
+def test_what_a_release_brings_is_checked_from_that_release_on() -> None:
+    """Each `since` of services, routes and files is the version of the release that installs the unit."""
+    versions = {str(release.version) for release in MANIFEST}
+    settings = FLEET.settings
+    assert {item.since for item in (*settings.services, *settings.routes, *settings.rendered) if item.since} <= versions
+    brought = {
+        key.removeprefix("unit:"): str(release.version)
+        for release in MANIFEST
+        for entry in release.steps
+        for key in CATALOG[entry.name].keys(entry.arguments)
+        if key.startswith("unit:tenant-")
+    }
+    assert {service.unit: service.since for service in settings.services if service.since} == brought
 
 
 def test_lab_hosts_hold_every_package_because_they_have_no_index() -> None:
@@ -93,22 +124,26 @@ def test_lock_files_name_no_place_and_hash_every_pin(lock: Path) -> None:
     assert all("--hash=sha256:" in pin for pin in re.split(r"\n(?=[a-z])", text.strip()))
 
 
-@pytest.mark.parametrize(
-    ("value", "line"),
-    [
-        (b"plain", b'K="plain"\n'),
-        (b'a"b', b'K="a\\"b"\n'),
-        (b"a\\b$c`d", b'K="a\\\\b\\$c\\`d"\n'),
-        ("é'\n".encode(), 'K="é\'\n"\n'.encode()),
-        (b"", b'K=""\n'),
-    ],
-)
-def test_a_secret_is_quoted_for_the_unit(value: bytes, line: bytes) -> None:
-    assert TENANCY.environment_line("K", value) == line
+def test_the_chat_model_is_pinned_to_hosts_from_its_release_on() -> None:
+    def config(version: str) -> Any:
+        return yaml.safe_load(rendered_at("maple", Version.parse(version))["config"].content)
+
+    assert "provider_routing" not in config("2026.10.22.8")
+    first, last = config("2026.10.22.9"), config("2026.10.23.2")
+    assert (first["model"]["default"], first["provider_routing"]["only"]) == (
+        "tenantry-chat-1",
+        ["north.models.example"],
+    )
+    assert last["provider_routing"]["only"] == ["north.models.example", "south.models.example"]
+    assert first["platforms"] == last["platforms"] == config("2026.10.22")["platforms"]
 
 
-@pytest.mark.parametrize("value", [b"\xff", b"a\0b"])
-def test_a_secret_that_no_environment_can_hold_is_refused_without_being_shown(value: bytes) -> None:
-    with pytest.raises(InvalidInput) as refused:
-        TENANCY.environment_line("K", value)
-    assert "a\0b" not in str(refused.value)
+def test_personality_patches_find_what_they_edit() -> None:
+    head = rendered_at("maple", MANIFEST.head)["personality"].content.decode()
+    for words in (
+        "plain-spoken assistant",
+        "Be friendly without ceremony",
+        "Guess. If you do not know",
+        "## The inbox",
+    ):
+        assert head.count(words) == 1, words

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.hosts.probe import Extra, question
-from engine.registry.model import Gateway, Route, Settings
+from engine.registry.model import Gateway, Route, Service, Settings
 from tests.unit.fleets import make_rendered, make_tenant
 
 GATEWAY = Gateway("g.service", "127.0.0.1", 8642, "/health", "/s", "/d", "/c", "/h", "/l", ("api",))
@@ -15,7 +15,12 @@ def test_no_gateway_asks_for_no_units():
 
 
 def test_units_are_asked_for_once_and_files_by_name_or_path():
-    settings = Settings(brand="B", gateway=GATEWAY, services=("a.service", "g.service"), rendered=(make_rendered("p"),))
+    settings = Settings(
+        brand="B",
+        gateway=GATEWAY,
+        services=(Service("a.service"), Service("g.service")),
+        rendered=(make_rendered("p"),),
+    )
     asked = question(settings, make_tenant(), Extra(units=("a.service", "b.service"), files=("/etc/x",)))
     assert asked["units"] == ["a.service", "g.service", "b.service"]
     assert asked["files"] == {"/etc/x": "/etc/x", "p": "/srv/p"}

@@ -130,7 +130,7 @@ lab: {packages: [caddy, python3-venv]}
         ("parameters", "{account: 010}", 12, 'parameters.account: 010 reads as the number 10'),
         ("parameters", "{motto: ~}", 12, "parameters.motto: wanted text, a number"),
         ("parameters", "{a: [{b: ~}]}", 12, "parameters.a[0].b: wanted text, a number"),
-        ("secrets", "{key: hunter2}", 12, "wanted a reference, file:PATH or env:NAME"),
+        ("secrets", "{key: hunter2}", 12, "wanted a reference: age:PATH, command:PROGRAM"),
         ("onwer_name", "x", 12, "unknown key\n  hint: did you mean 'owner_name'?"),
         ("ssh_prot", "22", 12, "unknown key\n  hint: did you mean 'ssh_port'?"),
     ],

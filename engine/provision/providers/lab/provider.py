@@ -10,7 +10,12 @@ from engine.registry.model import Tenant
 
 
 class LabProvider:
-    """Implements `Provider`; a tenant's server is the lab host of the same name."""
+    """Implements `Provider`; a tenant's server is the lab host of the same name.
+
+    A host that is not there yet is made by `rebuild`, because only then it gets its address.
+    """
+
+    makes_host_keys = True
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
@@ -35,10 +40,19 @@ class LabProvider:
     def wait(self, tenant: Tenant, timeout_seconds: float) -> None:
         self._lab.wait_ready([tenant.slug], timeout_seconds)
 
+    def preview(self, tenant: Tenant) -> tuple[str, ...]:
+        host = self._lab.find(tenant.slug)
+        place = f"at {host.address}" if host else "at the next free address"
+        return (
+            f"lab: look for the host {tenant.slug}",
+            f"lab: boot {tenant.slug} with an empty disk {place}, its host key pinned before the first boot",
+            f"lab: wait until {tenant.slug} answers",
+        )
+
 
 def _spec(tenant: Tenant, user_data: str) -> HostSpec:
     return HostSpec(tenant.slug, user_data, tenant.ssh_user)
 
 
 def _server(host: LabHost) -> Server:
-    return Server(host.slug, host.address, host.port, host.host_key, host.running)
+    return Server(host.slug, (host.address,), host.running)

@@ -5,10 +5,16 @@ from collections.abc import Mapping
 from pyinfra.operations import server
 
 from engine.steps import StepContext
+from engine.steps.environment_file import environment_file
+
+IN_ENVIRONMENT = "gateway_key"
 
 
 def tenancy(context: StepContext, secrets: Mapping[str, bytes]) -> None:
     for name, value in secrets.items():
         context.session.write_file(f"/etc/light-secret-{name}", value, owner="root", group="root", mode="0600")
+    environment = {IN_ENVIRONMENT.upper(): secrets[IN_ENVIRONMENT]} if IN_ENVIRONMENT in secrets else {}
+    content = environment_file(environment)
+    context.session.write_file("/etc/light-gateway.env", content, owner="root", group="root", mode="0600")
     context.render()
     server.shell(name="Gateway unit", commands=["systemctl enable --now light-gateway.service"])

@@ -1,0 +1,18 @@
+"""The chat model is asked of these hosts alone, in this order: the owner's words go nowhere else."""
+
+import json
+import re
+
+from engine.steps import patch
+
+ROUTING = re.compile(r"^provider_routing:\n(?:  .*\n)*", re.MULTILINE)
+
+
+@patch(file="config")
+def chat_hosts(text: str, *, hosts: tuple[str, ...]) -> str:
+    named = json.dumps(list(hosts))
+    block = f"provider_routing:\n  only: {named}\n  order: {named}\n"
+    return ROUTING.sub("", text).rstrip("\n") + "\n" + block
+
+
+chat_hosts.deploy()
