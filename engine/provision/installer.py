@@ -200,7 +200,9 @@ class Provision:
             return self.pool.session(self._tenant, first)
 
         bounds = self._workspace.fleet.settings.provision
-        return Arrival(connect, bounds, self.job.clock, lambda text: self.job.tell(Phase.CONNECT, text), self._tenant.slug)
+        return Arrival(
+            connect, bounds, self.job.clock, lambda text: self.job.tell(Phase.CONNECT, text), self._tenant.slug
+        )
 
     def _replace_host_keys(self, session: Session) -> None:
         """Over the proven connection: new keys made on the host, pinned here, then put into use there."""
