@@ -98,6 +98,13 @@ def test_a_pipe_in_a_files_place_does_not_hang_the_probe(tmp_path: Path):
     assert probe_script.file_facts(str(tmp_path / "pipe"))["digest"] == "unreadable: not a regular file"
 
 
+@pytest.mark.parametrize("target", ["f", "absent", "link"])
+def test_a_link_in_a_files_place_is_told_and_not_read_through(tmp_path: Path, target: str):
+    (tmp_path / "f").write_text("secret")
+    (tmp_path / "link").symlink_to(target)
+    assert probe_script.file_facts(str(tmp_path / "link")) == {"digest": "link", "mode": "", "owner": "", "group": ""}
+
+
 def test_the_report_keeps_states_and_times_and_drops_the_rest(tmp_path: Path):
     path = tmp_path / "state.json"
     platform = {"state": "connected", "updated_at": "2026-11-29T13:27:10+00:00", "error_message": "token abc"}
