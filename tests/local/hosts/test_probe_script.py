@@ -121,6 +121,48 @@ def test_a_report_that_cannot_be_read_is_none(tmp_path: Path, text: str):
     assert probe_gateway_script.report(str(tmp_path / "state.json")) is None
 
 
+NOTHING = {"models": {}, "pinned": None}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "large"])
+def test_only_small_regular_files_are_read(tmp_path: Path, kind: str):
+    """Who owns the directory could hang the probe with a pipe, fill it, or lead it to another file."""
+    for name, text in (("report", '{"pid": 7}'), ("config", "{model: {default: m}}"), (".tenantry-complete", "1.0")):
+        path = tmp_path / name
+        if kind == "pipe":
+            os.mkfifo(path)
+            continue
+        path.write_text(text + (" " * (1 << 20) if kind == "large" else ""))
+        if kind == "link":
+            path.symlink_to(path.rename(tmp_path / f"real-{name}"))
+    assert probe_gateway_script.report(str(tmp_path / "report")) is None
+    assert probe_gateway_script.config(str(tmp_path / "config")) == NOTHING
+    assert probe_gateway_script.stamp(str(tmp_path)) is None
+
+
+def test_a_report_without_an_end_of_brackets_is_none(tmp_path: Path):
+    (tmp_path / "state.json").write_text("[" * 100_000)
+    assert probe_gateway_script.report(str(tmp_path / "state.json")) is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_what_is_no_database_file_is_not_opened(tmp_path: Path, kind: str):
+    _database(tmp_path / "real.db", 5, wal=False).close()
+    path = tmp_path / "state.db"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("real.db")
+    assert probe_gateway_script.history(str(path)) == {"state": "unreadable", "problem": "not a regular file"}
+
+
+def test_a_question_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(probe_gateway_script, "QUERY_SECONDS", 0.0)
+    database = sqlite3.connect(tmp_path / "state.db")
+    endless = "WITH RECURSIVE n(timestamp) AS (SELECT 1 UNION ALL SELECT timestamp + 1 FROM n) SELECT * FROM n"
+    database.execute(f"CREATE VIEW messages AS {endless}")
+    database.close()
+    found = probe_gateway_script.history(str(tmp_path / "state.db"))
+    assert found == {"state": "unreadable", "problem": "interrupted"}
+
+
 def test_json_is_the_same_as_the_modules():
     value = {"a": [1, 2.5, None, True, False, 0, 1, 'ü\n"\\\ud800'], "b": {}, "c": [], "d": "", "é": -1}
     decoded = json.loads(probe_script.encode(value))
