@@ -39,12 +39,16 @@ class Sink(Protocol):
 
 @dataclass(frozen=True)
 class Output:
-    """How a command ended. `truncated` says that more was printed than the captured bytes hold."""
+    """How a command ended.
+
+    `truncated` says that more was printed than the captured bytes hold, `began` that the request's mark has come.
+    """
 
     status: int
     stdout: bytes
     stderr: bytes
     truncated: bool = False
+    began: bool = False
 
     @property
     def text(self) -> str:
@@ -176,6 +180,7 @@ class _AfterMark:
         self._mark = mark
         self._seen = b""
         self._open = not mark
+        self.found = False
 
     def __call__(self, data: bytes) -> bytes:
         if self._open:
@@ -185,7 +190,7 @@ class _AfterMark:
             # The mark may be cut by the end of a block: its length less one is enough to know it again.
             self._seen = (self._seen + data)[-(len(self._mark) - 1) :]
             return b""
-        self._open = True
+        self._open = self.found = True
         return rest
 
 
@@ -281,7 +286,7 @@ class _Exchange:
             raise _lost(self._request, self._where)
         stdout, stderr = self._stdout.value(), self._stderr.value()
         truncated = self._stdout.truncated or self._stderr.truncated
-        return Output(self._channel.exit_status, stdout, stderr, truncated)
+        return Output(self._channel.exit_status, stdout, stderr, truncated, began=self._own_output.found)
 
     def _timed_out(self) -> CommandTimedOut:
         label, seconds = self._request.label, self._request.timeout_seconds

@@ -10,19 +10,24 @@ from engine.hosts.channel import Output
 
 LOCALE = "C.UTF-8"
 
+# Each is a whole line of sudo, or of the login shell that did not find it.
 _REFUSALS = (
-    (re.compile(r"must have a tty"), "sudo demands a terminal", "remove `Defaults requiretty` for this user"),
+    (r"sudo(-rs)?: .*must have a tty.*", "sudo demands a terminal", "remove `Defaults requiretty` for this user"),
     (
-        re.compile(r"a password is required|authentication is required"),
+        r"sudo(-rs)?: .*(a password|authentication) is required",
         "sudo asks for a password",
         "give this user a NOPASSWD rule in /etc/sudoers.d",
     ),
     (
-        re.compile(r"not (?:in the sudoers file|allowed to)"),
+        r"{user} is not in the sudoers file\b.*|Sorry, user {user} is not allowed to .*|sudo(-rs)?: .*not allowed to.*",
         "sudo is not allowed",
         "add this user to /etc/sudoers.d",
     ),
-    (re.compile(r"sudo: (?:command )?not found"), "sudo is not installed", "install sudo or log in as root"),
+    (
+        r"(\S+: )?(line \d+: |\d+: )?(exec: )?sudo: (command )?not found",
+        "sudo is not installed",
+        "install sudo or log in as root",
+    ),
 )
 
 
@@ -41,8 +46,8 @@ def shell(command: str, mark: str) -> str:
 
 def check_privilege(output: Output, ssh_user: str, where: str) -> None:
     """Raise :class:`AuthenticationRefused` if it was sudo that ended the command, before it began."""
-    if ssh_user == "root" or output.status not in (1, 127) or b"sudo" not in output.stderr:
+    if ssh_user == "root" or output.status not in (1, 127) or output.began:
         return
     for pattern, problem, hint in _REFUSALS:
-        if pattern.search(output.error_text):
+        if re.search(f"^(?:{pattern.format(user=re.escape(ssh_user))})\\s*$", output.error_text, re.MULTILINE):
             raise AuthenticationRefused(f"{ssh_user} may not become root: {problem}", where=where, hint=hint)

@@ -8,6 +8,8 @@ import os
 import sys
 
 TIMEOUT = 2.0
+QUERY_SECONDS = 20.0
+LARGEST_BYTES = 1 << 20
 
 
 def routes(wanted):
@@ -67,11 +69,24 @@ def gateway(settings):
     }
 
 
+def content_of(path):
+    """The bytes of a regular file of at most 1 MiB; raises OSError for whatever else the account put there."""
+    import stat
+
+    # A link could lead root anywhere; a pipe would not open before it has a writer.
+    with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            raise OSError(0, "not a regular file")
+        content = file.read(LARGEST_BYTES + 1)
+    if len(content) > LARGEST_BYTES:
+        raise OSError(0, "too large")
+    return content
+
+
 def stamp(link):
     """The version that the installed runtime is stamped with; None while it is not complete."""
     try:
-        with open(link + "/.tenantry-complete", encoding="utf-8") as file:
-            return file.read(256).strip() or None
+        return content_of(link + "/.tenantry-complete").decode().strip()[:256] or None
     except (OSError, ValueError):
         return None
 
@@ -81,23 +96,29 @@ def report(path):
     import json
 
     try:
-        with open(path, "rb") as file:
-            content = json.load(file)
+        content = json.loads(content_of(path))
         platforms = content.get("platforms") or {}
         channels = {
             name: {"state": platform.get("state"), "updated_at": platform.get("updated_at")}
             for name, platform in platforms.items()
         }
         return {"pid": content.get("pid"), "channels": channels}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, ValueError, AttributeError, RecursionError):
         return None
 
 
 def history(path):
     """Time of the newest message, read while the database is live; nothing is created."""
-    if not os.path.exists(path):
+    import stat
+
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
         return {"state": "missing"}
+    if not stat.S_ISREG(mode):
+        return {"state": "unreadable", "problem": "not a regular file"}
     import sqlite3
+    import time
 
     live = os.path.exists(path + "-wal")
     quoted = "".join(
@@ -109,6 +130,9 @@ def history(path):
     try:
         database = sqlite3.connect(uri, uri=True, timeout=TIMEOUT)
         try:
+            # What is called a table may be a view without an end.
+            end = time.monotonic() + QUERY_SECONDS
+            database.set_progress_handler(lambda: time.monotonic() > end, 10_000)
             newest = database.execute("SELECT MAX(timestamp) FROM messages").fetchone()[0]
         finally:
             database.close()
@@ -132,8 +156,7 @@ def config(path):
     try:
         import yaml
 
-        with open(path, "rb") as file:
-            content = yaml.load(file, getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
+        content = yaml.load(content_of(path), getattr(yaml, "CSafeLoader", yaml.SafeLoader)) or {}
         model = content.get("model") or {}
         only = (content.get("provider_routing") or {}).get("only")
         models = {"chat": model["default"]} if isinstance(model.get("default"), str) else {}

@@ -130,12 +130,13 @@ def sha256():
 
 
 def file_facts(path):
-    """Digest, mode, owner and group of a file, {} where it is absent."""
+    """Digest, mode, owner and group of a file, {} where it is absent; the digest ``link`` for a link in its place."""
     import stat
 
     try:
-        # Whoever owns the directory could have put a pipe there, which would not open before it has a writer.
-        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
+        # Whoever owns the directory could have put a link there, which root must not read through, or a pipe,
+        # which would not open before it has a writer.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 raise OSError(0, "not a regular file")
@@ -145,6 +146,8 @@ def file_facts(path):
     except FileNotFoundError:
         return {}
     except OSError as error:
+        if os.path.islink(path):
+            return {"digest": "link", "mode": "", "owner": "", "group": ""}
         return {"digest": f"unreadable: {error.strerror}", "mode": "", "owner": "", "group": ""}
     return {
         "digest": "sha256:" + digest.hexdigest(),

@@ -109,11 +109,11 @@ class Session:
         staging.unstage(self._shell, path)
 
     def read_file(self, path: str) -> bytes | None:
-        """A file's whole content, or None where it is absent."""
+        """A file's whole content, or None where it is absent or a link stands in its place."""
         return files.read_file(self._shell, path)
 
     def write_file(self, path: str, content: bytes, *, owner: str, group: str, mode: str) -> None:
-        """Replace a file atomically and durably; `mode` is octal, such as ``0644``."""
+        """Replace a file, or a link in its place, atomically and durably; `mode` is octal, such as ``0644``."""
         files.write_file(self._shell, path, content, Ownership(owner, group, mode))
 
     def close(self) -> None:

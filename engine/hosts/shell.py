@@ -55,6 +55,11 @@ class HostShell:
         return str(self._connection.target)
 
     @property
+    def output_limit_bytes(self) -> int:
+        """How much of a command's output is kept."""
+        return self._bounds.output_limit_bytes
+
+    @property
     def claimed_by(self) -> str | None:
         """The run that claimed the host through this shell."""
         return self._run

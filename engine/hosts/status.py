@@ -98,7 +98,11 @@ class GatewayState:
 
 @dataclass(frozen=True)
 class FileFacts:
-    """One file of the rendered set on the tenant; `digest` is ``sha256:…`` or None where it is absent."""
+    """One file of the rendered set on the tenant.
+
+    `digest` is ``sha256:…``, None where it is absent, ``link`` where a link stands in its place, or why it
+    cannot be read.
+    """
 
     digest: str | None
     mode: str | None

@@ -13,7 +13,10 @@ from engine.render.rendered_set import Rendered
 
 
 class FoundFile(Protocol):
-    """What a probe says of one file; `digest` is None where there is none, and a reason if it cannot be read."""
+    """What a probe says of one file.
+
+    `digest` is None where there is none, ``link`` for a link in its place, and a reason if it cannot be read.
+    """
 
     @property
     def digest(self) -> str | None: ...
@@ -29,6 +32,7 @@ class Aspect(StrEnum):
     """In what a file on the tenant is not what it should be."""
 
     ABSENT = "absent"
+    LINK = "link"
     CONTENT = "content"
     MODE = "mode"
     OWNER = "owner"
@@ -86,6 +90,10 @@ def _changes(item: Rendered, found: FoundFile) -> Iterator[Change]:
     file = item.file
     if found.digest is None:
         yield Change(Aspect.ABSENT, None, item.digest)
+        return
+    if found.digest == Aspect.LINK:
+        # Whatever it leads to: the file itself is to be here, and the link may be anybody's.
+        yield Change(Aspect.LINK, found.digest, item.digest)
         return
     if not found.digest.startswith("sha256:"):
         raise UnknownState(

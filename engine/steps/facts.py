@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import base64
 import shlex
+from dataclasses import dataclass
 from typing import Any
 
 from pyinfra.api import FactBase
 
+from engine.hosts.files import program
 from engine.hosts.status import Answer
+
+LARGEST_TEXT_BYTES = 2 << 20
 
 
 class Fact(FactBase):  # type: ignore[misc]
@@ -39,11 +43,13 @@ def ask(condition: str) -> str:
 
 
 class FileText(FactBase):  # type: ignore[misc]
-    """The text of a file on the host: a str, None where it is provably absent, UNKNOWN otherwise."""
+    """The text of a file on the host: a str, None where it is provably absent, UNKNOWN otherwise.
+
+    A link is followed only where root alone decides where it leads; beyond any other one all is UNKNOWN.
+    """
 
     def command(self, path: str) -> str:
-        quoted = shlex.quote(path)
-        return f"if [ -e {quoted} ]; then echo present; base64 -w0 {quoted}; echo; else echo absent; fi"
+        return program("text", path, limit=LARGEST_TEXT_BYTES)
 
     @staticmethod
     def default() -> Any:
@@ -55,3 +61,17 @@ class FileText(FactBase):  # type: ignore[misc]
         if output[:1] != ["present"]:
             return Answer.UNKNOWN
         return base64.b64decode("".join(output[1:])).decode(errors="surrogateescape")
+
+
+@dataclass(frozen=True)
+class ForeignLink:
+    """A link on the way to a file that somebody besides root could have made."""
+
+    path: str
+
+
+class PatchedText(FileText):
+    """What :class:`FileText` says, but a :class:`ForeignLink` by its name, so that a patch can refuse it."""
+
+    def process(self, output: list[str]) -> Any:
+        return ForeignLink(output[-1]) if output[:1] == ["link"] else super().process(output)

@@ -3,47 +3,43 @@
 from __future__ import annotations
 
 import hashlib
-import shlex
 from collections.abc import Iterator
 from typing import Any
 
 from pyinfra.api import StringCommand
 
 from engine.errors import StepFailed
+from engine.hosts.files import program
 from engine.hosts.status import Answer
 from engine.steps.context import StepContext
-from engine.steps.facts import FileText
+from engine.steps.facts import LARGEST_TEXT_BYTES, ForeignLink, PatchedText
 from engine.steps.step import PatchStep, fleet_code
 
 COPIES = "/var/lib/tenantry/copies"
 
-_COPY = """
-set -eu
-umask 077
-mkdir -p {copies}
-[ -e {copy} ] || {{ cp -p {path} {copy}.partial && sync {copy}.partial && mv -f {copy}.partial {copy}; }}
-"""
 
-# The new text arrives on standard input; the replaced file keeps its owner, group and mode, a link stays one.
-_REPLACE = """
-set -eu
-path=$(readlink -f -- {path})
-[ "$(sha256sum < "$path")" = "{digest}  -" ] || {{ echo "$path was changed by somebody meanwhile" >&2; exit 1; }}
-temporary=$(mktemp "$path.XXXXXXXX")
-trap 'rm -f "$temporary"' EXIT
-cat > "$temporary"
-chown --reference="$path" "$temporary"
-chmod --reference="$path" "$temporary"
-sync "$temporary"
-mv -fT "$temporary" "$path"
-sync "${{path%/*}}/"
-"""
+def text_to_edit(step: PatchStep, context: StepContext) -> str | Answer | None:
+    """The text of the step's file now, None where it is absent, or UNKNOWN.
+
+    Raises :class:`StepFailed` for a link on the way to it that is not root's alone.
+    """
+    path = step.path(context.settings)
+    found = context.fact(PatchedText, path=path)
+    if isinstance(found, ForeignLink):
+        raise StepFailed(
+            f"step {step.name}: {found.path} is a link that somebody besides root could have made, "
+            "so it is not followed",
+            where=context.tenant.slug,
+            hint="put the file itself there, or let the step name the file that the link leads to",
+        )
+    text: str | Answer | None = found
+    return text
 
 
 def edit_commands(step: PatchStep, context: StepContext) -> Iterator[Any]:
     """The commands of one edit; raises :class:`StepFailed` where the file cannot be read."""
     path = step.path(context.settings)
-    text = context.fact(FileText, path=path)
+    text = text_to_edit(step, context)
     if not isinstance(text, str):
         state = "could not be read" if text is Answer.UNKNOWN else "is absent"
         raise StepFailed(
@@ -55,12 +51,14 @@ def edit_commands(step: PatchStep, context: StepContext) -> Iterator[Any]:
         edited = step.edit(text, context.arguments)
     if edited == text:
         return
-    copies = f"{COPIES}/{step.name}"
-    values = {
-        "path": shlex.quote(path),
-        "digest": hashlib.sha256(text.encode(errors="surrogateescape")).hexdigest(),
-        "copies": shlex.quote(copies),
-        "copy": shlex.quote(f"{copies}/{path.strip('/').replace('/', '__')}"),
-    }
-    yield StringCommand(_COPY.format(**values))
-    yield StringCommand(_REPLACE.format(**values), _stdin=edited.encode(errors="surrogateescape"))
+    before, after = (version.encode(errors="surrogateescape") for version in (text, edited))
+    # The new text arrives on standard input; the file keeps its owner, group and mode.
+    command = program(
+        "edit",
+        path,
+        digest=hashlib.sha256(before).hexdigest(),
+        copy=f"{COPIES}/{step.name}/{path.strip('/').replace('/', '__')}",
+        size=len(after),
+        limit=LARGEST_TEXT_BYTES,
+    )
+    yield StringCommand(command, _stdin=after)

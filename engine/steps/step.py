@@ -231,10 +231,10 @@ class PatchStep(Step):
         return ((f"step {self.name}",) if self.restart or rendered_restart else ()), {}
 
     def check(self, context: StepContext) -> Answer:
-        from engine.steps.facts import FileText
+        from engine.steps.patching import text_to_edit
 
-        text = context.fact(FileText, path=self.path(context.settings))
-        if text is Answer.UNKNOWN:
+        text = text_to_edit(self, context)
+        if isinstance(text, Answer):
             return Answer.UNKNOWN
         with fleet_code(f"the edit of step {self.name}", UnknownState):
             return Answer.of(text is not None and self.edit(text, context.arguments) == text)

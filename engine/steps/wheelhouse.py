@@ -7,6 +7,7 @@ of the operator's own kind (operating system, processor, Python minor version).
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import os
 import re
@@ -49,7 +50,7 @@ find {directory} -name RECORD -exec sed -i '/uv_cache.json,/d' {{}} +
 def fetch(locks: Sequence[Path], state_directory: Path) -> Path:
     """Return a directory with the wheels of `locks` and the lock files themselves, every hash checked.
 
-    It is downloaded at first use and checked again at each later one. Raises :class:`InvalidInput` for
+    It is downloaded at first use and checked again once in each process that uses it. Raises :class:`InvalidInput` for
     a lock file that pins without hashes, :class:`MissingPart` where the index cannot be reached,
     :class:`Busy` where another process downloads for longer than ``WAIT_SECONDS``.
     """
@@ -120,7 +121,20 @@ def _is_whole(directory: Path, texts: Sequence[str]) -> bool:
     wheels = list(directory.glob("*.whl"))
     pins = sum(len(_PIN.findall(text)) for text in texts)
     allowed = {digest for text in texts for digest in _HASH.findall(text)}
-    return len(wheels) == pins and all(hashlib.sha256(wheel.read_bytes()).hexdigest() in allowed for wheel in wheels)
+    return len(wheels) == pins and all(_digest(wheel, _state(wheel)) in allowed for wheel in wheels)
+
+
+def _state(wheel: Path) -> tuple[int, ...]:
+    """What changes whenever the file does."""
+    status = wheel.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
+
+
+@functools.cache
+def _digest(wheel: Path, state: tuple[int, ...]) -> str:
+    """The sha256 of a wheel, read once a process while `state` stays."""
+    with wheel.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _download(locks: Sequence[Path], texts: Sequence[str], directory: Path) -> None:

@@ -32,7 +32,8 @@ def fleet() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize(
-    "command", ["plan", "verify", "status", "status --live", "history maple", "logs maple", "logs maple r1", "doctor"]
+    "command",
+    ["plan", "verify", "status", "status --live", "history maple", "logs maple", "logs maple r1", "doctor", "lab list"],
 )
 def test_what_may_not_be_read_is_named_with_what_to_do(fleet: Path, command: str):
     done = _as_nobody(_python(), "-c", PROGRAM, "-C", str(fleet), *command.split())

@@ -14,6 +14,7 @@ from engine.provision.providers.lab.lab import CACHE_VARIABLE
 from engine.provision.providers.lab.machine import require
 from engine.registry.load import load_fleet
 from engine.registry.model import LabSettings
+from tests.lab.dead_sessions import end_dead_labs, living_session
 from tests.lab.light_fleet import LightFleet
 
 REPOSITORY = Path(__file__).parents[2]
@@ -25,8 +26,11 @@ MakeLab = Callable[..., Lab]
 
 
 @pytest.fixture(scope="session", autouse=True)
-def lab_machine() -> None:
-    """This machine can host a lab; base images are kept between runs, in the fleet's own cache."""
+def lab_machine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """This machine can host a lab, and no killed session's labs are left on it.
+
+    Base images are kept between runs, in the fleet's own cache.
+    """
     if os.environ.get("TENANTRY_SKIP_LAB") == "1":
         pytest.skip("TENANTRY_SKIP_LAB=1")
     try:
@@ -34,6 +38,10 @@ def lab_machine() -> None:
     except MissingPart as error:
         pytest.fail(f"{error}\n  or leave these tests out: TENANTRY_SKIP_LAB=1", pytrace=False)
     os.environ.setdefault(CACHE_VARIABLE, str(REPOSITORY / "var/lab/base"))
+    base = tmp_path_factory.getbasetemp()
+    end_dead_labs(base)
+    with living_session(base):
+        yield
 
 
 @pytest.fixture(scope="session")

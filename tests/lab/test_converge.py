@@ -95,6 +95,22 @@ def test_hand_edits_of_rendered_files_are_put_back(maple: LightFleet):
     assert maple.run("maple", "stat -c %a /srv/light/SOUL.md").strip() == "640"
 
 
+def test_a_link_in_a_rendered_files_place_is_shown_unread_and_replaced(maple: LightFleet):
+    assert maple.converge("maple").error is None
+    maple.run("maple", "ln -sfn /etc/shadow /srv/light/SOUL.md")
+    shadow = maple.run("maple", "stat -c '%U %G %a' /etc/shadow; cat /etc/shadow")
+    workspace = maple.workspace()
+    tenant = workspace.fleet.tenants["maple"]
+    (plan,) = ask_many(workspace, [tenant], lambda t, s: plan_tenant(workspace, t, s, with_diff=True))
+    document = plan.document()
+    assert [(file["name"], file["differs_in"]) for file in document["files"]] == [("personality", ["link"])]
+    assert document["diffs"][0][0] == "--- /dev/null" and "root:" not in str(document["diffs"])
+    outcome = maple.converge("maple")
+    assert (outcome.files, outcome.error) == (("/srv/light/SOUL.md",), None)
+    assert maple.run("maple", "stat -c '%F %a' /srv/light/SOUL.md").strip() == "regular file 640"
+    assert maple.run("maple", "stat -c '%U %G %a' /etc/shadow; cat /etc/shadow") == shadow
+
+
 def test_a_plan_digest_holds_a_converge_to_what_was_seen(maple: LightFleet):
     workspace = maple.workspace()
     tenant = workspace.fleet.tenants["maple"]

@@ -129,6 +129,33 @@ def test_a_patch_of_a_link_edits_what_it_leads_to(maple: LightFleet, write_step:
     assert maple.run("maple", "stat -c %a /srv/light/real").strip() == "604"
 
 
+THEIRS = """
+install -d -o nobody /srv/light/theirs
+printf 'roots\n' > /srv/light/real
+su nobody -s /bin/sh -c 'ln -s ../real /srv/light/theirs/link; ln -s .. /srv/light/theirs/up'
+"""
+
+
+@pytest.mark.parametrize(("path", "link"), [("theirs/link", "theirs/link"), ("theirs/up/real", "theirs/up")])
+def test_a_patch_refuses_a_link_that_an_account_could_have_made(
+    maple: LightFleet, write_step: WriteStep, path: str, link: str
+):
+    maple.run("maple", THEIRS)
+    write_step(patch_of(f"/srv/light/{path}"))
+    outcome = maple.converge("maple")
+    assert outcome.exit_code is ExitCode.FAILED
+    assert f"step odd: /srv/light/{link} is a link" in str(outcome.error)
+    assert maple.run("maple", "cat /srv/light/real; stat -c %U /srv/light/real") == "roots\nroot\n"
+
+
+def test_a_patched_file_stays_its_owners_and_its_copy_is_roots_to_see(maple: LightFleet, write_step: WriteStep):
+    maple.run("maple", "printf 'mine\\n' > /srv/light/notes; chown nobody /srv/light/notes")
+    write_step(patch_of("/srv/light/notes"))
+    assert maple.converge("maple").error is None
+    assert maple.run("maple", "cat /srv/light/notes; stat -c %U /srv/light/notes") == "mine\nadded\nnobody\n"
+    assert maple.run("maple", "find /var/lib/tenantry/copies -type d -perm /077") == ""
+
+
 def test_what_an_owner_writes_during_a_patch_is_not_lost(maple: LightFleet, write_step: WriteStep):
     maple.run("maple", "printf 'mine\\n' > /srv/light/notes")
     command: Any = [*maple.lab.shell("maple", ("/bin/sh", "-c", "echo more >> /srv/light/notes"))]

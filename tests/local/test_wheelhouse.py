@@ -75,6 +75,21 @@ def test_a_second_fetch_needs_no_index(tmp_path: Path, index: Path, locks: tuple
     assert wheelhouse.fetch(locks, tmp_path / "var") == first
 
 
+def test_a_process_reads_each_wheel_once(
+    tmp_path: Path, locks: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = wheelhouse.fetch(locks, tmp_path / "var")
+    wheelhouse.fetch(locks, tmp_path / "var")
+
+    def refuse(path: Path, *_: object, **__: object) -> None:
+        raise AssertionError(f"{path} was read again")
+
+    texts = {lock: lock.read_text() for lock in locks}
+    monkeypatch.setattr(Path, "open", refuse)
+    monkeypatch.setattr(Path, "read_text", lambda path, **_: texts[path])
+    assert wheelhouse.fetch(locks, tmp_path / "var") == directory
+
+
 def test_a_damaged_wheel_is_fetched_again(tmp_path: Path, locks: tuple[Path, Path]) -> None:
     directory = wheelhouse.fetch(locks, tmp_path / "var")
     wheel = directory / "one-1.0-py3-none-any.whl"

@@ -51,3 +51,13 @@ def test_limits_are_only_ever_raised(tmp_path: Path) -> None:
     raise_limits(tmp_path)
     assert int((tmp_path / low).read_text()) == LIMITS[low]
     assert int((tmp_path / high).read_text()) == 10_000_000
+
+
+def test_a_limit_that_cannot_be_raised_is_named_with_the_command(tmp_path: Path) -> None:
+    """A setting that not even root may change stands in for those of a container."""
+    low = next(iter(LIMITS))
+    (tmp_path / low).parent.mkdir(parents=True)
+    (tmp_path / low).symlink_to("/proc/sys/kernel/cap_last_cap")
+    with pytest.raises(MissingPart, match="cannot be raised") as error:
+        raise_limits(tmp_path)
+    assert error.value.hint.endswith("sysctl -w fs.inotify.max_user_instances=16384")

@@ -293,6 +293,14 @@ def test_a_host_that_lets_nobody_become_root_says_why(bare: BareFleet, rule: str
             session.claim("run-1")
 
 
+def test_a_command_that_speaks_of_sudo_has_failed_by_itself(bare: BareFleet):
+    command = "echo 'sudo: a password is required' >&2; exit 1"
+    with bare.session() as session:
+        assert session.execute(command).status == 1
+        session.claim("run-1")
+        assert session.execute(command).status == 1
+
+
 class _Counter:
     size = 0
 

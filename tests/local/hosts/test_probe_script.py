@@ -98,6 +98,13 @@ def test_a_pipe_in_a_files_place_does_not_hang_the_probe(tmp_path: Path):
     assert probe_script.file_facts(str(tmp_path / "pipe"))["digest"] == "unreadable: not a regular file"
 
 
+@pytest.mark.parametrize("target", ["f", "absent", "link"])
+def test_a_link_in_a_files_place_is_told_and_not_read_through(tmp_path: Path, target: str):
+    (tmp_path / "f").write_text("secret")
+    (tmp_path / "link").symlink_to(target)
+    assert probe_script.file_facts(str(tmp_path / "link")) == {"digest": "link", "mode": "", "owner": "", "group": ""}
+
+
 def test_the_report_keeps_states_and_times_and_drops_the_rest(tmp_path: Path):
     path = tmp_path / "state.json"
     platform = {"state": "connected", "updated_at": "2026-11-29T13:27:10+00:00", "error_message": "token abc"}
@@ -112,6 +119,48 @@ def test_the_report_keeps_states_and_times_and_drops_the_rest(tmp_path: Path):
 def test_a_report_that_cannot_be_read_is_none(tmp_path: Path, text: str):
     (tmp_path / "state.json").write_text(text)
     assert probe_gateway_script.report(str(tmp_path / "state.json")) is None
+
+
+NOTHING = {"models": {}, "pinned": None}
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link", "large"])
+def test_only_small_regular_files_are_read(tmp_path: Path, kind: str):
+    """Who owns the directory could hang the probe with a pipe, fill it, or lead it to another file."""
+    for name, text in (("report", '{"pid": 7}'), ("config", "{model: {default: m}}"), (".tenantry-complete", "1.0")):
+        path = tmp_path / name
+        if kind == "pipe":
+            os.mkfifo(path)
+            continue
+        path.write_text(text + (" " * (1 << 20) if kind == "large" else ""))
+        if kind == "link":
+            path.symlink_to(path.rename(tmp_path / f"real-{name}"))
+    assert probe_gateway_script.report(str(tmp_path / "report")) is None
+    assert probe_gateway_script.config(str(tmp_path / "config")) == NOTHING
+    assert probe_gateway_script.stamp(str(tmp_path)) is None
+
+
+def test_a_report_without_an_end_of_brackets_is_none(tmp_path: Path):
+    (tmp_path / "state.json").write_text("[" * 100_000)
+    assert probe_gateway_script.report(str(tmp_path / "state.json")) is None
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_what_is_no_database_file_is_not_opened(tmp_path: Path, kind: str):
+    _database(tmp_path / "real.db", 5, wal=False).close()
+    path = tmp_path / "state.db"
+    os.mkfifo(path) if kind == "pipe" else path.symlink_to("real.db")
+    assert probe_gateway_script.history(str(path)) == {"state": "unreadable", "problem": "not a regular file"}
+
+
+def test_a_question_without_an_end_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(probe_gateway_script, "QUERY_SECONDS", 0.0)
+    database = sqlite3.connect(tmp_path / "state.db")
+    endless = "WITH RECURSIVE n(timestamp) AS (SELECT 1 UNION ALL SELECT timestamp + 1 FROM n) SELECT * FROM n"
+    database.execute(f"CREATE VIEW messages AS {endless}")
+    database.close()
+    found = probe_gateway_script.history(str(tmp_path / "state.db"))
+    assert found == {"state": "unreadable", "problem": "interrupted"}
 
 
 def test_json_is_the_same_as_the_modules():

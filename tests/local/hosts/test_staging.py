@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import subprocess
 import tarfile
 from pathlib import Path
 
@@ -41,6 +42,18 @@ def test_the_archive_is_an_ordinary_one(tmp_path: Path):
     assert set(entries) == {"sub", f"sub/{'long' * 60}", "install.sh", "link"}
     assert entries["install.sh"].mode == 0o755 and entries["link"].linkname == "install.sh"
     assert all((entry.mtime, entry.uid, entry.uname) == (0, 0, "") for entry in entries.values())
+
+
+def test_what_is_compressed_already_is_stored_as_it_is(tmp_path: Path):
+    content = b"repeated" * 1000
+    for name in ("a.txt", "b.whl", "c.txt"):
+        (tmp_path / name).write_bytes(content)
+    sent = _read(tmp_path)
+    assert sent.count(content) == 1 and len(sent) < 2 * len(content)
+    with tarfile.open(fileobj=io.BytesIO(sent)) as archive:
+        assert [archive.extractfile(entry).read() for entry in archive] == [content] * 3
+    unpacked = subprocess.run(["tar", "-xzOf", "-"], input=sent, capture_output=True, check=True)
+    assert unpacked.stdout == content * 3
 
 
 def test_a_pipe_is_no_part_of_a_bundle(tmp_path: Path):

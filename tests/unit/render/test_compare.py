@@ -48,6 +48,10 @@ def test_an_absent_file_is_one_difference() -> None:
     assert changes(FileFacts(None, None, None, None)) == (Change(Aspect.ABSENT, None, RENDERED.digest),)
 
 
+def test_a_link_in_a_files_place_is_a_difference_whatever_it_leads_to() -> None:
+    assert changes(FileFacts("link", "", "", "")) == (Change(Aspect.LINK, "link", RENDERED.digest),)
+
+
 def test_a_file_that_the_probe_does_not_report_is_unknown_not_absent() -> None:
     with pytest.raises(UnknownState, match="soul") as caught:
         compare([RENDERED], {})

@@ -56,8 +56,19 @@ def require_overlay(file_systems: str) -> None:
 
 
 def raise_limits(root: Path = Path("/proc/sys")) -> None:
-    """Raise the kernel's limits to what many hosts need; never lowers one."""
+    """Raise the kernel's limits to what many hosts need; never lowers one.
+
+    Raises `MissingPart`, with the command to give, where this machine does not let us.
+    """
     for name, least in LIMITS.items():
         path = root / name
-        if int(path.read_text()) < least:
+        if int(path.read_text()) >= least:
+            continue
+        try:
             path.write_text(str(least))
+        except OSError as error:
+            raise MissingPart(
+                f"the kernel limit cannot be raised: {error.strerror}",
+                where=str(path),
+                hint=f"where the kernel's settings may be written: sysctl -w {name.replace('/', '.')}={least}",
+            ) from error

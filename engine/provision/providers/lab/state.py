@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
@@ -108,8 +109,9 @@ class LabState:
 
     def read_hosts(self) -> tuple[HostRecord, ...]:
         """Return all hosts, by name."""
-        slugs = sorted(path.stem for path in self.hosts.glob("*.json") if not path.name.startswith("."))
-        return tuple(record for slug in slugs if (record := self.read_host(slug)) is not None)
+        names = sorted(name for name in _names(self.hosts) if name.endswith(".json") and not name.startswith("."))
+        records = (self.read_host(name.removesuffix(".json")) for name in names)
+        return tuple(record for record in records if record is not None)
 
     def write_host(self, record: HostRecord) -> None:
         write_json(self.host_file(record.slug), asdict(record))
@@ -138,14 +140,28 @@ def write_json(path: Path, content: object) -> None:
     replace_file(path, (json.dumps(content, indent=2) + "\n").encode())
 
 
+def _names(directory: Path) -> list[str]:
+    # Not Path.glob: that finds nothing where it may not look.
+    try:
+        return os.listdir(directory)
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise _not_readable(directory, error) from error
+
+
 def _read(path: Path) -> dict[str, Any] | None:
     try:
         return dict(json.loads(path.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise MissingPart(
-            f"the lab's record cannot be read: {error.strerror}",
-            where=str(path),
-            hint="run the command as the user who runs the lab",
-        ) from error
+        raise _not_readable(path, error) from error
+
+
+def _not_readable(path: Path, error: OSError) -> MissingPart:
+    return MissingPart(
+        f"the lab's record cannot be read: {error.strerror}",
+        where=str(path),
+        hint="run the command as the user who runs the lab",
+    )

@@ -1,0 +1,49 @@
+"""Labs of test sessions that were killed: they would go on running until somebody notices.
+
+A session holds a kernel lock on a file in its base directory as long as it lives, and removes the file at its end.
+A file that is there and not locked is a dead session's, whatever became of its process id. No other lab is touched.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from engine.provision.providers.lab import Lab
+from engine.registry.model import LabSettings
+
+MARK = ".lab-session"
+
+
+@contextmanager
+def living_session(base: Path) -> Iterator[None]:
+    """Mark `base` as the directory of a session that lives as long as the body runs."""
+    mark = base / MARK
+    with mark.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+        mark.unlink()
+
+
+def end_dead_labs(base: Path) -> None:
+    """End the labs of dead sessions whose directories lie beside `base`, with their disks."""
+    for mark in base.parent.glob(f"*/{MARK}"):
+        with suppress(FileNotFoundError), mark.open() as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            for state_directory in _labs_below(mark.parent):
+                Lab(state_directory, LabSettings(), print).destroy()
+            mark.unlink()
+
+
+def _labs_below(directory: Path) -> Iterator[Path]:
+    for name, directories, _ in os.walk(directory):
+        # Whoever changes anything in a lab creates its lock first. Below it lie whole systems.
+        if "lab" in directories and Path(name, "lab/lock").exists():
+            directories.remove("lab")
+            yield Path(name)
