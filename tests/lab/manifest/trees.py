@@ -29,19 +29,13 @@ NOT_COMPARED = (
     "var/lib/tenantry/staging",
     "var/lib/tenantry/run",
     "var/lib/tenantry/lock",
-    # What the runtime notes while it runs: conversations, its process, its own timetable.
-    "srv/tenant/home/logs",
-    "srv/tenant/home/cron",
-    "srv/tenant/home/state",
-    "srv/tenant/home/state.db",
-    "srv/tenant/home/state.db-shm",
-    "srv/tenant/home/state.db-wal",
-    "srv/tenant/home/channel_directory.json",
-    "srv/tenant/home/gateway.lock",
-    "srv/tenant/home/gateway.pid",
-    "srv/tenant/home/gateway_state.json",
 )
 """Paths below ``/`` that are left out with all that is in them."""
+
+RUNTIME_HOME = "srv/tenant/home/"
+OURS_THERE = ("SOUL.md", "config.yaml", "memories", "ended-sessions", ".session-reset")
+"""What provisioning and releases put into the runtime's home; all else there the runtime writes when it likes:
+conversations, logs, reports of its process, its timetable, directories for what nobody has used yet."""
 
 OWN_CONTENT = (
     "etc/machine-id",
@@ -125,6 +119,8 @@ def compare(one: Tree, other: Tree) -> dict[str, tuple[str, str]]:
 def _is_compared(path: str) -> bool:
     if "__pycache__" in path:
         return False
+    if path.startswith(RUNTIME_HOME):
+        return path.removeprefix(RUNTIME_HOME).split("/")[0] in OURS_THERE
     return not any(path == left or path.startswith(f"{left}/") for left in NOT_COMPARED)
 
 
