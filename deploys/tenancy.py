@@ -7,8 +7,7 @@ from collections.abc import Mapping
 
 from pyinfra.operations import systemd
 
-from engine.errors import InvalidInput
-from engine.steps import StepContext
+from engine.steps import InvalidInput, StepContext, Tenant
 from engine.steps.environment_file import environment_file
 
 GATEWAY_UNIT = "tenant-gateway.service"
@@ -25,16 +24,26 @@ def tenancy(context: StepContext, secrets: Mapping[str, bytes]) -> None:
     systemd.service(name="Gateway", service=GATEWAY_UNIT, running=True, enabled=True, daemon_reload=True)
 
 
-def write_secrets(context: StepContext, secrets: Mapping[str, bytes]) -> None:
-    """Write the gateway's secrets to its root-only environment file, over standard input."""
+def check_secrets(tenant: Tenant, secrets: Mapping[str, bytes]) -> None:
+    """Raise for secrets that phase B could not use; asked before the server is rebuilt."""
     missing = [name for name in GATEWAY_SECRETS if name not in secrets]
     if missing:
         raise InvalidInput(
             f"secrets are missing: {', '.join(missing)}",
-            where=f"inventory/tenants.yaml: {context.tenant.slug}",
+            where=f"inventory/tenants.yaml: {tenant.slug}",
             hint="give each of them a reference under `secrets`",
         )
-    content = environment_file({name.upper(): secrets[name] for name in GATEWAY_SECRETS})
+    gateway_environment(secrets)
+
+
+def gateway_environment(secrets: Mapping[str, bytes]) -> bytes:
+    """The gateway's environment file: exactly these values for its process, whatever they hold."""
+    return environment_file({name.upper(): secrets[name] for name in GATEWAY_SECRETS})
+
+
+def write_secrets(context: StepContext, secrets: Mapping[str, bytes]) -> None:
+    """Write the gateway's secrets to its root-only environment file, over standard input."""
+    content = gateway_environment(secrets)
     context.session.write_file(SECRETS_FILE, content, owner="root", group="root", mode="0600")
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from engine.errors import InvalidInput, TenantryError
-from engine.provision.installer import provision_many
+from engine.provision.installer import provision_many, resume_many
 from engine.provision.providers.lab import HostSpec, LabHost, ensure_identity
 from engine.provision.seed import operator_key, render_user_data
 from engine.provision.servers import LAB, lab_of
 from engine.registry.model import Fleet, Tenant
-from engine.updater.assessment import PROVISIONED
+from engine.updater.assessment import PHASE_B, PROVISIONED
 from engine.updater.fleet import ask_many
 from engine.updater.outcome import Outcome, failed
 from engine.updater.workspace import Workspace
@@ -51,10 +51,18 @@ def bring_up(workspace: Workspace, tenants: Sequence[Tenant], progress: Callable
 def provision_missing(workspace: Workspace, tenants: Sequence[Tenant]) -> tuple[Outcome, ...]:
     """Provision those of the running lab `tenants` that provably have no provisioning receipt.
 
-    A tenant that gives no answer is not rebuilt: its outcome is the error. Provisioned ones have no outcome.
+    One whose phases are complete is resumed instead. A tenant that gives no answer is not rebuilt: its
+    outcome is the error. Provisioned ones have no outcome.
     """
-    answers = ask_many(workspace, tenants, lambda tenant, session: PROVISIONED in session.probe().receipts)
-    pairs = tuple(zip(tenants, answers, strict=True))
-    silent = tuple(failed(tenant.slug, answer) for tenant, answer in pairs if isinstance(answer, TenantryError))
-    missing = [tenant for tenant, answer in pairs if answer is False]
-    return (*silent, *(provision_many(workspace, missing) if missing else ()))
+    answers = ask_many(workspace, tenants, lambda tenant, session: frozenset(session.probe().receipts))
+    outcomes: list[Outcome] = []
+    fresh: list[Tenant] = []
+    complete: list[Tenant] = []
+    for tenant, answer in zip(tenants, answers, strict=True):
+        if isinstance(answer, TenantryError):
+            outcomes.append(failed(tenant.slug, answer))
+        elif PROVISIONED not in answer:
+            (complete if PHASE_B in answer else fresh).append(tenant)
+    outcomes += provision_many(workspace, fresh) if fresh else ()
+    outcomes += resume_many(workspace, complete) if complete else ()
+    return tuple(outcomes)

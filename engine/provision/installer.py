@@ -134,11 +134,18 @@ class Deploys:
 
     bootstrap: Callable[[StepContext], None]
     tenancy: Callable[[StepContext, Mapping[str, bytes]], None]
+    check_secrets: Callable[[Tenant, Mapping[str, bytes]], None]
 
     @classmethod
     def load(cls, root: Path) -> Deploys:
-        """Load ``deploys/bootstrap.py`` (phase A) and ``deploys/tenancy.py`` (phase B)."""
-        return cls(_function(root, "bootstrap"), _function(root, "tenancy"))
+        """Load ``deploys/bootstrap.py`` (phase A) and ``deploys/tenancy.py`` (phase B).
+
+        The latter may also define ``check_secrets(tenant, secrets)``, which raises for what phase B could not
+        use; it is asked before a server is rebuilt.
+        """
+        tenancy = load_module(root / "deploys" / "tenancy.py")
+        check_secrets = getattr(tenancy, "check_secrets", lambda tenant, secrets: None)
+        return cls(_function(root, "bootstrap"), _function(root, "tenancy"), check_secrets)
 
 
 @dataclass(frozen=True)
@@ -182,6 +189,7 @@ class Provision:
 
     def _seed(self, provider: Provider) -> Seed:
         secrets = secrets_of(self._tenant, self._workspace.secrets)
+        self.deploys.check_secrets(self._tenant, secrets)
         if provider.makes_host_keys:
             ensure_identity(self._workspace.state_directory)
         key = operator_key(self._workspace)

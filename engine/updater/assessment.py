@@ -18,9 +18,11 @@ from engine.releases.version import Version
 from engine.render.compare import Difference, compare
 from engine.render.rendered_set import Edit, Rendered
 from engine.steps.step import PatchStep
+from engine.updater.events import Phase
 from engine.updater.workspace import Workspace
 
 PROVISIONED = "provisioned"
+PHASE_B = Phase.PHASE_B.value
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,12 @@ def version_of_record(tenant: Tenant, status: Status) -> Version | None:
             f"the marker is unreadable: {marker.problem}",
             where=tenant.slug,
             hint="look at /var/lib/tenantry/version on the host; nothing was changed",
+        )
+    if PROVISIONED not in status.receipts and PHASE_B in status.receipts:
+        raise NotProvisioned(
+            "provisioning was interrupted after its last phase: there is no receipt of the whole",
+            where=tenant.slug,
+            hint=f"tenantry resume {tenant.slug}",
         )
     if PROVISIONED not in status.receipts:
         raise NotProvisioned(

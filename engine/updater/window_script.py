@@ -11,10 +11,12 @@ import os
 import pathlib
 import shutil
 import sqlite3
+import stat
 import subprocess
 import time
 
 PARAMETERS: dict = globals()["PARAMETERS"]  # type: ignore[type-arg]
+QUERY_SECONDS = 20
 
 
 def show(unit, name):
@@ -29,9 +31,16 @@ def systemctl(*arguments):
 
 
 def is_silent(database, silence_seconds, empty_is_quiet):
-    uri = pathlib.Path(database).as_uri() + "?mode=ro"
-    connection = sqlite3.connect(uri, uri=True, timeout=5)
+    """Whether the newest message is old enough; opens the database as the probe does, and creates nothing."""
+    if not stat.S_ISREG(os.lstat(database).st_mode):
+        raise TypeError("the database is not a regular file")
+    # Without a log beside it nobody writes; an ordinary opening would then create the log's files.
+    mode = "?mode=ro" if os.path.exists(database + "-wal") else "?immutable=1"
+    connection = sqlite3.connect(pathlib.Path(database).as_uri() + mode, uri=True, timeout=5)
     try:
+        # What is called a table may be a view without an end.
+        end = time.monotonic() + QUERY_SECONDS
+        connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
         newest = connection.execute("SELECT MAX(timestamp) FROM messages").fetchone()[0]
     finally:
         connection.close()
@@ -127,7 +136,7 @@ def run(parameters):
             parameters["database"], parameters["silence_seconds"], parameters["empty_is_quiet"]
         ):
             return {"outcome": "busy"}
-    except (sqlite3.Error, TypeError) as error:
+    except (OSError, sqlite3.Error, TypeError) as error:
         return {"outcome": "unknown", "problem": str(error)}
     problem = room_problem(snapshot) if snapshot else ""
     if problem:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine.errors import ExitCode
+from engine.provision.bring_up import provision_missing
 from engine.records import RunResult
 from engine.updater.events import Event
 from tests.lab.light_fleet import LightFleet
@@ -62,6 +63,23 @@ def test_a_secret_that_is_missing_stops_the_run_before_the_server_is_touched(fre
     (outcome,) = fresh.provision("maple")
     assert outcome.exit_code is ExitCode.FAILED and "TENANTRY_TEST_UNSET" in str(outcome.error)
     assert fresh.lab.find("maple") is None
+
+
+def test_a_secret_that_phase_b_could_not_use_stops_the_run_before_the_server_is_touched(fresh: LightFleet):
+    (fresh.root / "secrets/token").write_bytes(b"a\0b")
+    (outcome,) = fresh.provision("maple")
+    assert outcome.exit_code is ExitCode.USAGE and "NUL" in str(outcome.error)
+    assert fresh.lab.find("maple") is None
+
+
+def test_an_interruption_after_phase_b_is_resumed_without_a_rebuild(fresh: LightFleet):
+    assert fresh.provision("maple")[0].error is None
+    fresh.run("maple", "cd /var/lib/tenantry && rm receipts/provisioned.json version; touch /root/kept")
+    outcome = fresh.converge("maple")
+    assert outcome.exit_code is ExitCode.FAILED and "tenantry resume maple" in str(outcome.error)
+    workspace = fresh.workspace()
+    (resumed,) = provision_missing(workspace, [workspace.fleet.tenants["maple"]])
+    assert (resumed.error, fresh.run("maple", "ls /root").strip()) == (None, "kept")
 
 
 def test_a_job_during_provisioning_is_busy_and_touches_nothing(fresh: LightFleet):

@@ -4,10 +4,15 @@ from collections.abc import Mapping
 
 from pyinfra.operations import server
 
-from engine.steps import StepContext
+from engine.steps import InvalidInput, StepContext, Tenant
 from engine.steps.environment_file import environment_file
 
 IN_ENVIRONMENT = "gateway_key"
+
+
+def check_secrets(tenant: Tenant, secrets: Mapping[str, bytes]) -> None:
+    if any(b"\0" in value for value in secrets.values()):
+        raise InvalidInput("a secret holds a NUL byte", where=tenant.slug)
 
 
 def tenancy(context: StepContext, secrets: Mapping[str, bytes]) -> None:
