@@ -69,7 +69,9 @@ def test_an_account_that_exchanges_the_temporary_file_gains_nothing(session: Ses
                 continue
         assert is_untouched(bare)
     finally:
-        attack.kill()
+        # The attacker is a child of `su`, which does not take it along.
+        bare.run("pkill -KILL -u games")
+        until(lambda: not bare.run("pgrep -u games || true"), "the attack is over")
         attack.wait()
 
 
