@@ -157,9 +157,9 @@ def test_a_tenant_above_the_head_is_left_alone(maple: LightFleet):
 
 
 def test_a_server_that_was_never_provisioned_is_told_the_command(maple: LightFleet):
-    maple.run("maple", "mv /var/lib/tenantry/receipts/provisioned.json /var/lib/tenantry/receipts/away")
+    maple.run("maple", "mv /var/lib/tenantry/receipts /var/lib/tenantry/away")
     outcome = maple.converge("maple")
-    maple.run("maple", "mv /var/lib/tenantry/receipts/away /var/lib/tenantry/receipts/provisioned.json")
+    maple.run("maple", "mv /var/lib/tenantry/away /var/lib/tenantry/receipts")
     assert outcome.exit_code is ExitCode.FAILED
     assert "tenantry provision maple --confirm maple" in str(outcome.error)
 
