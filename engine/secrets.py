@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import shlex
 import subprocess
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,9 @@ from pyrage import DecryptError, IdentityError, decrypt, ssh, x25519
 from engine.errors import InvalidInput, MissingPart
 
 FORMS = "age:PATH, command:PROGRAM ARGUMENTS, env:NAME or file:PATH"
+
+SECRET_BYTES = 64 * 1024
+"""The most that a command may print as a secret."""
 
 _AGE_KEY = "AGE-SECRET-KEY-"
 
@@ -84,26 +89,53 @@ class SecretSources:
         except ValueError as error:
             raise InvalidInput(f"secret {reference}: {error}", hint="quote its arguments as in a shell") from error
         try:
-            done = subprocess.run(
-                argv,
-                stdin=subprocess.DEVNULL,
-                capture_output=True,
-                cwd=self.root,
-                timeout=self.command_seconds,
-                check=False,
+            # Its error output is not kept: it may hold what it was asked for.
+            process = subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=self.root
             )
-        except subprocess.TimeoutExpired:
-            # Not chained: the exception holds what the command had printed by then.
+        except OSError as error:
+            raise MissingPart(f"secret {reference}: {error.strerror}", hint="is the program installed?") from error
+        try:
+            output, status = _outcome_of(process, time.monotonic() + self.command_seconds)
+        except TimeoutError:
             raise MissingPart(
                 f"secret {reference}: the command printed nothing whole in {self.command_seconds:g} s",
                 hint="give it by hand once, it may be waiting for a passphrase",
             ) from None
-        except OSError as error:
-            raise MissingPart(f"secret {reference}: {error.strerror}", hint="is the program installed?") from error
-        if done.returncode or not done.stdout:
-            problem = f"ended with status {done.returncode}" if done.returncode else "printed nothing"
+        finally:
+            process.kill()
+            process.wait()
+        if len(output) > SECRET_BYTES:
+            raise MissingPart(
+                f"secret {reference}: the command printed more than {SECRET_BYTES} bytes", hint="that is no secret"
+            )
+        if status or not output:
+            problem = f"ended with status {status}" if status else "printed nothing"
             raise MissingPart(f"secret {reference}: the command {problem}", hint="give it by hand to see why")
-        return done.stdout
+        return output
+
+
+def _outcome_of(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, int]:
+    """What the command printed, at most a byte more than a secret may have, and its status.
+
+    Raises :class:`TimeoutError` at `deadline` (monotonic seconds). Read piece by piece: a command that prints
+    without an end must fill neither the memory nor the time of other tenants.
+    """
+    assert process.stdout is not None
+    output = b""
+    with process.stdout as stream:
+        while len(output) <= SECRET_BYTES:
+            ready, _, _ = select.select([stream], [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise TimeoutError
+            piece = os.read(stream.fileno(), SECRET_BYTES + 1 - len(output))
+            if not piece:
+                try:
+                    return output, process.wait(max(0.0, deadline - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    raise TimeoutError from None
+            output += piece
+    return output, 0
 
 
 def _variable(name: str, reference: str) -> bytes:

@@ -108,10 +108,15 @@ def test_a_command_that_gives_no_secret(sources: SecretSources, reference: str, 
 
 def test_a_command_that_waits_is_ended(tmp_path: Path) -> None:
     error = failure(
-        SecretSources(tmp_path, tmp_path / "no", command_seconds=0.2), "command:sh -c 'echo hunter2; cat /dev/zero'"
+        SecretSources(tmp_path, tmp_path / "no", command_seconds=0.2), "command:sh -c 'echo hunter2; exec sleep 60'"
     )
     assert "0.2 s" in error.message
     assert error.__cause__ is None and error.__suppress_context__
+
+
+def test_a_command_that_prints_without_an_end_is_ended(sources: SecretSources) -> None:
+    error = failure(sources, "command:sh -c 'echo hunter2; exec cat /dev/zero'")
+    assert "more than 65536 bytes" in error.message
 
 
 @pytest.mark.parametrize("reference", ["", "hunter2", "vault:x", "file:", "env:", "command: ", "age:"])
