@@ -66,9 +66,9 @@ def test_a_secret_that_is_missing_stops_the_run_before_the_server_is_touched(fre
 
 
 def test_a_secret_that_phase_b_could_not_use_stops_the_run_before_the_server_is_touched(fresh: LightFleet):
-    (fresh.root / "secrets/token").write_bytes(b"a\0b")
+    (fresh.root / "secrets/token").write_text("unusable")
     (outcome,) = fresh.provision("maple")
-    assert outcome.exit_code is ExitCode.USAGE and "NUL" in str(outcome.error)
+    assert outcome.exit_code is ExitCode.USAGE and "cannot be used" in str(outcome.error)
     assert fresh.lab.find("maple") is None
 
 
