@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import io
+from collections.abc import Iterator
 
 from pyinfra.operations import files, server
 
-from engine.steps import FileText, StepContext
+from engine.steps import Directory, Expectation, File, FileText, Link, Package, Place, StepContext
 from engine.steps.packages import require_packages
 from engine.steps.step import completion_of, stamp_of
 from engine.steps.wheelhouse import virtual_environment
@@ -21,12 +21,14 @@ PACKAGES = (
     "python3-venv",
     "sqlite3",
     "unattended-upgrades",
+    "zstd",
 )
 RUNTIME_VERSION = "0.18.1"
 RUNTIME_DIRECTORY = f"/opt/runtime/{RUNTIME_VERSION}"
 RUNTIME_LINK = "/opt/runtime/current"
 
 # A converge restarts the gateway, when nobody is speaking with it.
+NEEDRESTART_FILE = "/etc/needrestart/conf.d/50-gateway.conf"
 NEEDRESTART = "$nrconf{override_rc}{qr(^tenant-gateway\\.service$)} = 0;\n1;\n"
 
 # (path, owner, group, mode): what the later parts put their files into.
@@ -48,19 +50,20 @@ DIRECTORIES = (
 def bootstrap(context: StepContext) -> None:
     """Bring a fresh Debian host to where phase B can start; running it again changes nothing."""
     require_packages(context, *PACKAGES)
-    files.put(
-        name="needrestart leaves the gateway alone",
-        src=io.StringIO(NEEDRESTART),
-        dest="/etc/needrestart/conf.d/50-gateway.conf",
-        user="root",
-        group="root",
-        mode="0644",
-        create_remote_dir=True,
-    )
+    context.session.write_file(NEEDRESTART_FILE, NEEDRESTART.encode(), owner="root", group="root", mode="0644")
     create_account()
     for path, owner, group, mode in DIRECTORIES:
         files.directory(name=f"Directory {path}", path=path, user=owner, group=group, mode=mode)
     install_runtime(context)
+
+
+def expects(place: Place) -> Iterator[Expectation]:
+    """What phase A leaves, for ``tenantry drift``; what a later release moves on is that release's."""
+    yield from (Package(name) for name in PACKAGES)
+    yield File(NEEDRESTART_FILE, content=NEEDRESTART.encode())
+    yield from (Directory(path, mode, owner, group) for path, owner, group, mode in DIRECTORIES)
+    yield Link(RUNTIME_LINK, RUNTIME_DIRECTORY)
+    yield File(stamp_of(RUNTIME_LINK), content=f"{RUNTIME_VERSION}\n".encode(), mode=None, owner=None, group=None)
 
 
 def create_account() -> None:

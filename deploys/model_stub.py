@@ -52,7 +52,7 @@ def chunk(model: str, delta: dict[str, Any], finish: str | None = None) -> bytes
 
 
 class Handler(BaseHTTPRequestHandler):
-    """One request to the stub. `server.log_path` gets one JSON line a conversation turn."""
+    """One request to the stub. `server.log_path` gets one JSON line a turn: what came and what was answered."""
 
     def do_GET(self) -> None:
         if self.path.rstrip("/") != "/v1/models":
@@ -65,8 +65,9 @@ class Handler(BaseHTTPRequestHandler):
         if not self.path.endswith("/chat/completions"):
             self.send_error(404)
             return
-        model, answer = str(request.get("model", "stub")), answer_to(request.get("messages", []))
-        self.record({"model": model, "provider": request.get("provider"), "answer": answer})
+        messages = request.get("messages", [])
+        model, answer = str(request.get("model", "stub")), answer_to(messages)
+        self.record({"model": model, "provider": request.get("provider"), "answer": answer, "messages": messages})
         if request.get("stream"):
             self.stream(model, answer)
         else:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from pyinfra.operations import systemd
 
-from engine.steps import InvalidInput, StepContext, Tenant
+from engine.steps import Expectation, File, InvalidInput, Place, StepContext, Tenant, Unit
 from engine.steps.environment_file import environment_file
 
 GATEWAY_UNIT = "tenant-gateway.service"
@@ -22,6 +22,14 @@ def tenancy(context: StepContext, secrets: Mapping[str, bytes]) -> None:
     seed(context)
     systemd.service(name="Proxy", service="caddy.service", running=True, enabled=True, reloaded=True)
     systemd.service(name="Gateway", service=GATEWAY_UNIT, running=True, enabled=True, daemon_reload=True)
+
+
+def expects(place: Place) -> Iterator[Expectation]:
+    """What phase B leaves, for ``tenantry drift``, besides the rendered set. The memory is the runtime's own."""
+    yield File(SECRETS_FILE, mode="0600")
+    yield from place.tree("bundles/tenancy/skills", "/srv/tenant/skills")
+    yield Unit("caddy.service")
+    yield Unit(GATEWAY_UNIT)
 
 
 def check_secrets(tenant: Tenant, secrets: Mapping[str, bytes]) -> None:

@@ -143,8 +143,52 @@ class ProviderRefused(TenantryError):
     """The provider answered that it will not do what it was asked; nothing was changed by that call."""
 
 
+class DriverRefused(ProviderRefused):
+    """An effect on an environment's resource was refused, and provably nothing was done."""
+
+
+class DispatchLost(UnknownState):
+    """An effect on an environment's resource was sent, and whether it took place is unknown; it is not sent again."""
+
+
+class EnvironmentRefused(Refused):
+    """A request about an environment was refused with a closed `word`; nothing was sent to a provider."""
+
+    def __init__(self, word: str, message: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(f"{word}: {message}", where=where, hint=hint)
+        self.word = word
+
+
+class NeedsAttention(TenantryError):
+    """An environment stands still, with a closed `word`, until a person gives one of the verbs that go on."""
+
+    def __init__(self, word: str, message: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(f"{word}: {message}", where=where, hint=hint)
+        self.word = word
+
+
+class CopyFailed(TenantryError):
+    """A copy of an environment could not be made or loaded, with a closed `word`; nothing of it counts."""
+
+    def __init__(self, word: str, message: str, *, where: str = "", hint: str = "") -> None:
+        super().__init__(f"{word}: {message}", where=where, hint=hint)
+        self.word = word
+
+
+class RollbackFailed(TenantryError):
+    """The tenant could not be put back to a recovery set; what the set holds is untouched."""
+
+
+class RehearsalFailed(TenantryError):
+    """An archive was restored on a scratch server, but did not become a tenant at the head."""
+
+
 class VerifyFailed(TenantryError):
     """The tenant is at its version, but the acceptance check found something wrong."""
+
+
+class ArchiveRejected(TenantryError):
+    """What should be an archive is not a whole one, or could not be kept; nothing was published or removed."""
 
 
 class StepFailed(TenantryError):
@@ -159,6 +203,10 @@ class NotQuiet(TenantryError):
     """The gateway was in conversation until the last poll; the restart stays owed."""
 
     exit_code = ExitCode.DEFERRED
+
+
+class OffsiteFailed(TenantryError):
+    """An archive is published on this machine, but its copy did not reach the offsite repository."""
 
 
 class MissingPart(TenantryError):

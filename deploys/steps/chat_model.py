@@ -2,13 +2,18 @@
 
 import json
 import re
+from collections.abc import Iterator
 
-from engine.steps import patch
+from engine.steps import Model, Place, patch
 
 DEFAULT = re.compile(r"^  default: .*$", re.MULTILINE)
 
 
-@patch(file="config")
+def expected(place: Place) -> Iterator[Model]:
+    yield Model("chat", place.arguments["model"])
+
+
+@patch(file="config", writes=("model:chat",), expects=expected)
 def chat_model(text: str, *, model: str) -> str:
     return DEFAULT.sub(lambda _: f"  default: {json.dumps(model)}", text, count=1)
 

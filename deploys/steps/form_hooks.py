@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, StepContext, Unit, install, shipped
 from engine.steps.contents import all_hold, runs, same_files
 
 UNIT = "tenant-form-hooks.service"
@@ -13,6 +13,7 @@ FILES = {
     "/etc/tenant/form-hooks.d/50-inbox": "50-inbox",
     f"/etc/systemd/system/{UNIT}": UNIT,
 }
+MODES = {"/etc/tenant/form-hooks.d/50-inbox": "0755"}
 
 
 def installed(context: StepContext) -> Answer:
@@ -21,7 +22,12 @@ def installed(context: StepContext) -> Answer:
     return all_hold(runs(context, UNIT), same_files(context, {path: bundle / name for path, name in FILES.items()}))
 
 
-@install(bundle="form_hooks", precondition=installed, writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}"))
+@install(
+    bundle="form_hooks",
+    precondition=installed,
+    writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}"),
+    expects=(*shipped(FILES, MODES), Unit(UNIT)),
+)
 def form_hooks(context: StepContext) -> Iterator[StringCommand]:
     yield StringCommand("sh", f"{context.staging}/install.sh")
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, StepContext, Unit, install, shipped
 from engine.steps.contents import all_hold, runs, same_files
 
 UNIT = "tenant-forms.service"
@@ -17,7 +17,12 @@ def installed(context: StepContext) -> Answer:
     return all_hold(runs(context, UNIT), same_files(context, {path: bundle / name for path, name in FILES.items()}))
 
 
-@install(bundle="forms", precondition=installed, writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}"))
+@install(
+    bundle="forms",
+    precondition=installed,
+    writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}"),
+    expects=(*shipped(FILES), Unit(UNIT)),
+)
 def forms(context: StepContext) -> Iterator[StringCommand]:
     yield StringCommand("sh", f"{context.staging}/install.sh")
 

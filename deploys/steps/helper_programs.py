@@ -4,11 +4,13 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, Directory, Group, StepContext, install, shipped
 from engine.steps.contents import same_files
 
 PROGRAMS = ("tenant-inbox", "tenant-overview")
 FILES = {f"/usr/local/bin/{name}": name for name in PROGRAMS}
+INBOX = "/srv/tenant/inbox"
+READERS = "tenant-inbox"
 
 
 def installed(context: StepContext) -> Answer:
@@ -21,7 +23,12 @@ def installed(context: StepContext) -> Answer:
 @install(
     bundle="helper_programs",
     precondition=installed,
-    writes=(*(f"file:{path}" for path in FILES), "directory:/srv/tenant/inbox", "group:tenant-inbox"),
+    writes=(*(f"file:{path}" for path in FILES), f"directory:{INBOX}", f"group:{READERS}"),
+    expects=(
+        *shipped(FILES, dict.fromkeys(FILES, "0755")),
+        *(Directory(path, "2770", "hermes", READERS) for path in (INBOX, f"{INBOX}/done")),
+        Group(READERS, ("hermes",)),
+    ),
     restart=True,
 )
 def helper_programs(context: StepContext) -> Iterator[StringCommand]:

@@ -4,13 +4,14 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, StepContext, Unit, install, shipped
 from engine.steps.contents import same_files
 
 FILES = {
     "/etc/logrotate.d/tenant": "logrotate.conf",
     "/etc/systemd/journald.conf.d/tenant.conf": "journald.conf",
 }
+TIMER = "logrotate.timer"
 
 
 def installed(context: StepContext) -> Answer:
@@ -19,7 +20,12 @@ def installed(context: StepContext) -> Answer:
     return same_files(context, {path: bundle / name for path, name in FILES.items()})
 
 
-@install(bundle="log_rotation", precondition=installed, writes=tuple(f"file:{path}" for path in FILES))
+@install(
+    bundle="log_rotation",
+    precondition=installed,
+    writes=(*(f"file:{path}" for path in FILES), f"unit:{TIMER}"),
+    expects=(*shipped(FILES), Unit(TIMER)),
+)
 def log_rotation(context: StepContext) -> Iterator[StringCommand]:
     yield StringCommand("sh", f"{context.staging}/install.sh")
 

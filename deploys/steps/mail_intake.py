@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, Package, StepContext, Unit, install, shipped
 from engine.steps.contents import all_hold, runs, same_files
 from engine.steps.packages import PackagesInstalled, require_packages
 
@@ -24,7 +24,12 @@ def installed(context: StepContext) -> Answer:
 
 
 # The address itself is in the rendered file /etc/tenant/mail.json, which the service reads for each mail.
-@install(bundle="mail_intake", precondition=installed, writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}"))
+@install(
+    bundle="mail_intake",
+    precondition=installed,
+    writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}", *(f"package:{name}" for name in PACKAGES)),
+    expects=(*shipped(FILES), Unit(UNIT), *(Package(name) for name in PACKAGES)),
+)
 def mail_intake(context: StepContext) -> Iterator[StringCommand]:
     require_packages(context, *PACKAGES)
     yield StringCommand("sh", f"{context.staging}/install.sh")

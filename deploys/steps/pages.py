@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, Directory, EditableFile, Expectation, Place, StepContext, install
 from engine.steps.contents import FileDigests, bundle_files, same_files
 
 PAGES = "/srv/tenant/pages"
@@ -22,10 +22,20 @@ def installed(context: StepContext) -> Answer:
     return same_files(context, bundle_files(context, "pages", "look", f"{PAGES}/look"))
 
 
-@install(bundle="pages", precondition=installed, writes=(f"directory:{PAGES}/look", f"file:{FIRST_PAGE}"))
+def expected(place: Place) -> Iterator[Expectation]:
+    yield Directory(f"{PAGES}/look", "2750", "root", "caddy")
+    yield from place.tree("look", f"{PAGES}/look", mode="0640", group="caddy")
+    yield EditableFile(FIRST_PAGE)
+
+
+@install(
+    bundle="pages", precondition=installed, writes=(f"directory:{PAGES}/look", f"file:{FIRST_PAGE}"), expects=expected
+)
 def pages(context: StepContext) -> Iterator[StringCommand]:
     business = f"BUSINESS={context.tenant.business}"
     yield StringCommand("env", shlex.quote(business), "sh", f"{context.staging}/install.sh")
+    # Handed down by the directory above when it is made, and by nobody afterwards.
+    yield StringCommand("chmod", "2750", f"{PAGES}/look")
 
 
 pages.deploy()

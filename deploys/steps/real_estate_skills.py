@@ -1,10 +1,10 @@
 """Skills for selling and letting homes; on real-estate tenants only."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, File, Place, StepContext, install
 from engine.steps.contents import bundle_files, same_files
 
 SKILLS = "/srv/tenant/skills/real-estate"
@@ -15,10 +15,15 @@ def installed(context: StepContext) -> Answer:
     return same_files(context, bundle_files(context, "real_estate_skills", "real-estate", SKILLS))
 
 
+def expected(place: Place) -> Iterable[File]:
+    return place.tree("real-estate", SKILLS)
+
+
 @install(
     bundle="real_estate_skills",
     precondition=installed,
     writes=(f"directory:{SKILLS}",),
+    expects=expected,
     trades=("real-estate",),
     restart=True,
 )

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, Fact, StepContext, install
+from engine.steps import Answer, Fact, Package, StepContext, Unit, install, shipped
 from engine.steps.contents import all_hold, same_files
 from engine.steps.facts import ask
 from engine.steps.packages import PackagesInstalled, require_packages
@@ -37,7 +37,16 @@ def installed(context: StepContext) -> Answer:
 @install(
     bundle="security_updates",
     precondition=installed,
-    writes=(*(f"file:{path}" for path in FILES), *(f"unit:{timer}" for timer in TIMERS.split())),
+    writes=(
+        *(f"file:{path}" for path in FILES),
+        *(f"unit:{timer}" for timer in TIMERS.split()),
+        *(f"package:{name}" for name in PACKAGES),
+    ),
+    expects=(
+        *shipped(FILES),
+        *(Unit(timer) for timer in TIMERS.split()),
+        *(Package(name) for name in PACKAGES),
+    ),
 )
 def security_updates(context: StepContext) -> Iterator[StringCommand]:
     require_packages(context, *PACKAGES)

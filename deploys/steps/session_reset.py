@@ -9,11 +9,15 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, FileText, StepContext, install
+from engine.steps import Answer, File, FileText, Place, StepContext, install
 from engine.steps.contents import all_hold, same_files
 
 PROGRAM = "/opt/tenant-sessions/end.py"
 DECLARED = "/etc/tenant/session-reset"
+
+
+def declaration(name: str, sources: str) -> str:
+    return f"{name}\n{sources}\n"
 
 
 def declared(context: StepContext) -> Answer:
@@ -21,15 +25,21 @@ def declared(context: StepContext) -> Answer:
     text = context.fact(FileText, path=DECLARED)
     if text is Answer.UNKNOWN:
         return Answer.UNKNOWN
-    wanted = f"{context.arguments['name']}\n{context.arguments['sources']}\n"
+    wanted = declaration(**context.arguments)
     program = context.fleet_root / "deploys" / "bundles" / "session_reset" / "end.py"
     return all_hold(Answer.of(text == wanted), same_files(context, {PROGRAM: program}))
+
+
+def expected(place: Place) -> Iterator[File]:
+    yield File(PROGRAM, source="end.py")
+    yield File(DECLARED, content=declaration(**place.arguments).encode())
 
 
 @install(
     bundle="session_reset",
     precondition=declared,
     writes=(f"file:{PROGRAM}", f"file:{DECLARED}"),
+    expects=expected,
     restart=True,
 )
 def session_reset(context: StepContext, *, name: str, sources: str) -> Iterator[StringCommand]:

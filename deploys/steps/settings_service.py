@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, StepContext, Unit, install, shipped
 from engine.steps.contents import all_hold, runs, same_files
 
 UNIT = "tenant-settings.service"
@@ -13,6 +13,7 @@ FILES = {
     "/usr/local/bin/tenant-settings": "tenant-settings",
     f"/etc/systemd/system/{UNIT}": UNIT,
 }
+MODES = {"/usr/local/bin/tenant-settings": "0755"}
 
 
 def installed(context: StepContext) -> Answer:
@@ -22,7 +23,10 @@ def installed(context: StepContext) -> Answer:
 
 
 @install(
-    bundle="settings_service", precondition=installed, writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}")
+    bundle="settings_service",
+    precondition=installed,
+    writes=(*(f"file:{path}" for path in FILES), f"unit:{UNIT}"),
+    expects=(*shipped(FILES, MODES), Unit(UNIT)),
 )
 def settings_service(context: StepContext) -> Iterator[StringCommand]:
     yield StringCommand("sh", f"{context.staging}/install.sh")

@@ -1,10 +1,10 @@
 """Skills for every owner: forms, invoices, a look back on the week."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pyinfra.api import StringCommand
 
-from engine.steps import Answer, StepContext, install
+from engine.steps import Answer, File, Place, StepContext, install
 from engine.steps.contents import bundle_files, same_files
 
 SKILLS = "/srv/tenant/skills"
@@ -15,7 +15,11 @@ def installed(context: StepContext) -> Answer:
     return same_files(context, bundle_files(context, "skills", "skills", SKILLS))
 
 
-@install(bundle="skills", precondition=installed, writes=(f"directory:{SKILLS}/owner",), restart=True)
+def expected(place: Place) -> Iterable[File]:
+    return place.tree("skills", SKILLS)
+
+
+@install(bundle="skills", precondition=installed, writes=(f"directory:{SKILLS}/owner",), expects=expected, restart=True)
 def skills(context: StepContext) -> Iterator[StringCommand]:
     yield StringCommand("sh", f"{context.staging}/install.sh")
 

@@ -31,14 +31,31 @@ COMMANDS: Mapping[str, Entry] = {
     "plan": Entry("plan", "Say what a converge would do; touches nothing."),
     "render": Entry("render", "Compare rendered files and pending steps of two revisions, without hosts."),
     "converge": Entry("converge", "Bring tenants to the head of the manifest."),
+    "rollback": Entry("rollback", "Put a tenant back to what it was before its last change."),
     "provision": Entry("provision", "Rebuild a tenant's server from nothing and bring it to the head."),
     "resume": Entry("provision", "Go on with an interrupted provisioning from its convergence, without a rebuild."),
     "tenant": Entry("tenant", "Add tenants to the registry."),
     "status": Entry("status", "Show what the records say of each tenant; --live asks the tenants."),
     "history": Entry("history", "List the finished runs of a tenant."),
     "logs": Entry("history", "Print the log of a run."),
+    "metrics": Entry("metrics", "Print what the records say in Prometheus's text format."),
+    "rollout": Entry("rollout", "Take a release through the fleet in waves."),
     "verify": Entry("verify", "Check that tenants are what their version says, counted."),
-    "release": Entry("release", "Check and show the manifest."),
+    "drift": Entry("drift", "Name what is not as a tenant's version says, and since when; touches nothing."),
+    "backup": Entry("backup", "Make an archive of each chosen tenant and remove its oldest ones."),
+    "backups": Entry("backups", "List the archives of each tenant, the oldest first."),
+    "restore": Entry("restore", "Put an archive in the place of a tenant's files, and converge it forward."),
+    "rehearse": Entry("rehearse", "Restore the newest archive on a scratch server, boot it, and verify it."),
+    "sessions": Entry("sessions", "Show which personality each conversation speaks with."),
+    "release": Entry("release", "Check, show and extend the manifest."),
+    "offsite": Entry("offsite", "Copies of archives in the fleet's restic repository."),
+    "timers": Entry("timers", "Nightly jobs of this machine, as systemd timers."),
+    "env": Entry(
+        "env", "Hosted environments: what the inventory wants and the journal knows, and what is done to them."
+    ),
+    "sweep": Entry("sweep", "Finish deletes that are due, and delete what was kept long enough; list orphans."),
+    "tier": Entry("tier", "Data tiers: a database and a bucket that member environments share."),
+    "parent": Entry("parent", "The shared PostgreSQL and object store. No command deletes one."),
     "lab": Entry("lab", "Real Debian hosts on this machine."),
     "doctor": Entry("doctor", "Say what is missing on this machine and how to get it."),
 }
@@ -64,8 +81,8 @@ class LazyGroup(click.Group):
 
 @click.group(
     cls=LazyGroup,
-    epilog="Exit codes: 0 done, 1 failed or refused, 2 usage or invalid input, 3 changes pending (with "
-    "--exit-code), 4 unreachable or unknown, 5 deferred, 75 busy.",
+    epilog="Exit codes: 0 done, 1 failed or refused, 2 usage or invalid input, 3 changes pending or drift "
+    "found (with --exit-code), 4 unreachable or unknown, 5 deferred, 75 busy.",
 )
 @click.option(
     "-C",

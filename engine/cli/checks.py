@@ -17,7 +17,8 @@ from engine.provision.providers.lab.commands import Commands
 from engine.provision.providers.lab.control_group import hierarchies
 from engine.provision.providers.lab.machine import PACKAGE_OF, require_overlay
 from engine.provision.providers.lab.package_sources import of_machine
-from engine.registry.model import Fleet, LabSettings, Settings
+from engine.registry.model import Fleet
+from engine.registry.settings import LabSettings, Settings
 
 PYTHON = (3, 11)
 DISK_BYTES = 4 * 1024**3
@@ -52,6 +53,7 @@ def check_machine(invocation: Invocation) -> tuple[Check, ...]:
         ),
         _root(),
         _debian_packages(),
+        *_restic(fleet),
         _package_sources(settings.suite),
         *_kernel(),
         _disk(invocation.state_directory),
@@ -95,6 +97,14 @@ def _debian_packages() -> Check:
         _listing(missing, len(set(packages.values()))),
         f"apt-get update && apt-get install --yes --no-install-recommends {' '.join(missing)}",
     )
+
+
+def _restic(fleet: Fleet | None) -> Iterator[Check]:
+    """Wanted only where the fleet sends its archives offsite."""
+    if fleet is not None and fleet.settings.backup.restic is not None:
+        found = _which("restic")
+        remedy = "apt-get update && apt-get install --yes --no-install-recommends restic"
+        yield _check("restic", found is not None, found or "not there; no archive can go offsite", remedy)
 
 
 def _package_sources(suite: str) -> Check:

@@ -9,9 +9,11 @@ from typing import Any
 
 import click
 
+from engine.cli import env_life
 from engine.cli.converge import document as outcomes_document
 from engine.cli.converge import show_outcomes
 from engine.cli.invocation import Choice, Invocation, json_option
+from engine.cli.lab_parents import parents
 from engine.cli.output import print_document, print_line, print_table
 from engine.cli.progress import progress, sentences
 from engine.errors import ExitCode, InvalidInput, most_serious
@@ -26,6 +28,9 @@ from engine.updater.workspace import Workspace
 @click.group()
 def lab() -> None:
     """Real Debian hosts on this machine, one for each tenant whose provider is lab."""
+
+
+lab.add_command(parents)
 
 
 @lab.command()
@@ -56,13 +61,20 @@ def prepare(invocation: Invocation, as_json: bool) -> ExitCode:
 def up(invocation: Invocation, names: tuple[str, ...], with_provision: bool, as_json: bool) -> ExitCode:
     """Have hosts running, all of the fleet's lab tenants by default, and the model stub.
 
+    Without T also the parents of hosted environments and the machines that they have, if the fleet hosts any.
     Leaves a running host alone. With --provision, a host without the provisioning receipt is rebuilt
     and provisioned; one that gives no answer is not.
     """
     workspace = invocation.workspace()
     tenants = _chosen(workspace, names)
+    hosted = None if names else env_life.of_fleet(invocation)
     with sentences("lab up", "lab", "up") as tell:
         hosts = bring_up(workspace, tenants, tell)
+        if hosted:
+            # Here, because it takes longer to import than most of this group's commands take.
+            from engine.environments.hosting.bring_up import bring_up as bring_up_environments
+
+            bring_up_environments(hosted[0], tell)
     outcomes: tuple[Outcome, ...] = ()
     if with_provision:
         with progress("provision") as report:
@@ -81,12 +93,18 @@ def up(invocation: Invocation, names: tuple[str, ...], with_provision: bool, as_
 @json_option
 @click.pass_obj
 def down(invocation: Invocation, names: tuple[str, ...], destroy: bool, as_json: bool) -> ExitCode:
-    """Switch hosts off, all by default; their disks stay. Without hosts the lab leaves the machine."""
+    """Switch hosts off, all by default; their disks stay. Without hosts the lab leaves the machine.
+
+    Removes no machine of an environment: that is what `env retire` is for.
+    """
     workspace = invocation.workspace()
     slugs = _known_hosts(workspace, names) if names else None
     with sentences("lab down", "lab", "down") as tell:
         machine = lab_of(workspace, tell)
-        (machine.destroy if destroy else machine.down)(slugs)
+        if destroy:
+            machine.destroy(_of_tenants(machine.list(), slugs))
+        else:
+            machine.down(slugs)
         hosts = machine.list()
     _print(hosts, as_json)
     return ExitCode.DONE
@@ -171,6 +189,22 @@ def _known_hosts(workspace: Workspace, names: tuple[str, ...]) -> tuple[str, ...
     if unknown:
         raise InvalidInput(f"the lab has no host {', '.join(unknown)}", hint=f"known: {', '.join(known) or 'none'}")
     return names
+
+
+def _of_tenants(hosts: Sequence[LabHost], slugs: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """`slugs`, or by default all hosts that are no environment's; raises :class:`InvalidInput` for one that is."""
+    labelled = {host.slug for host in hosts if host.label is not None}
+    if not labelled:
+        return slugs
+    if slugs is None:
+        return tuple(host.slug for host in hosts if host.label is None)
+    if owned := sorted(labelled.intersection(slugs)):
+        raise InvalidInput(
+            f"machines of environments: {', '.join(owned)}",
+            where="lab down --destroy",
+            hint="`tenantry env retire UUID` lets go of one, and of what belongs to it",
+        )
+    return slugs
 
 
 def _quiet_lab(workspace: Workspace) -> Lab:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import datetime
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from engine.cli.invocation import Invocation
 from engine.cli.progress import progress
-from engine.clock import iso
 from engine.errors import TenantryError
 from engine.hosts.status import GatewayState, Status
 from engine.registry.model import Tenant
 from engine.updater.fleet import ask_many
+from engine.updater.standing import armed_document, held_document, moment, recovery_documents
 
 
 def ask(
@@ -37,7 +36,7 @@ def live_document(status: Status) -> Mapping[str, Any]:
     return {
         "version": str(status.marker.version) if status.marker.version else None,
         "marker": status.marker.state.value,
-        "clock": _time(status.clock),
+        "clock": moment(status.clock),
         "receipts": sorted(status.receipts),
         "runtime_version": status.runtime_version,
         "models": dict(status.models),
@@ -52,6 +51,9 @@ def live_document(status: Status) -> Mapping[str, Any]:
             "switches": dict(owed.switches),
             "note": owed.note.version if owed.note else None,
         },
+        "held": held_document(status),
+        "armed": armed_document(status),
+        "recovery_sets": recovery_documents(status),
     }
 
 
@@ -63,13 +65,5 @@ def _gateway(gateway: GatewayState) -> Mapping[str, Any]:
         "port_open": gateway.port_open,
         "running_version": gateway.running_version,
         "channels": {name: channel.state for name, channel in gateway.channels.items()},
-        "newest_message": _time(newest) if newest is not None else None,
+        "newest_message": moment(newest) if newest is not None else None,
     }
-
-
-def _time(seconds: float) -> str | None:
-    """A host's Unix time as a document says it; None where it is no date, such as one in milliseconds."""
-    try:
-        return iso(datetime.datetime.fromtimestamp(seconds, datetime.UTC))
-    except (OSError, OverflowError, ValueError):
-        return None

@@ -1,9 +1,13 @@
-"""``tenantry release``: the manifest, checked and shown."""
+"""``tenantry release``: the manifest, checked, shown and added to."""
 
 from __future__ import annotations
 
+import json
+import tempfile
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 import click
@@ -12,13 +16,19 @@ from engine.cli.failures import report_error
 from engine.cli.invocation import Invocation, json_option
 from engine.cli.output import print_document, print_line, print_table
 from engine.cli.revisions import workspace_at
+from engine.clock import SystemClock, new_run_id
+from engine.drift.lint import RULE, expectation_findings
 from engine.errors import ExitCode, InvalidInput
+from engine.locks import LockDirectory
+from engine.records import replace_file
 from engine.registry.load import load_fleet
+from engine.releases.draft import Draft, with_draft
 from engine.releases.lint import lint as lint_manifest
-from engine.releases.manifest import MANIFEST_FILE, load_manifest
+from engine.releases.manifest import MANIFEST_FILE, load_manifest, next_version
 from engine.releases.model import Manifest, Release
 from engine.releases.version import Version
 from engine.steps.catalog import load_catalog
+from engine.subject import Subject
 from engine.updater.workspace import Workspace
 
 
@@ -33,7 +43,7 @@ class Shown:
 
 @click.group()
 def release() -> None:
-    """Check and show the manifest."""
+    """Check, show and extend the manifest."""
 
 
 @release.command()
@@ -41,12 +51,14 @@ def release() -> None:
 @json_option
 @click.pass_obj
 def lint(invocation: Invocation, against: str | None, as_json: bool) -> ExitCode:
-    """Check the manifest: step names, arguments, order, notes. Exit 2 if anything is wrong.
+    """Check the manifest: step names, arguments, order, notes, expectations. Exit 2 if anything is wrong.
 
     With --against, a release that the other revision has already must be the same here: applied
     releases never change.
     """
     findings = find(invocation)
+    if not findings:
+        findings = [Shown(where, RULE, message) for where, message in expectation_findings(invocation.workspace())]
     if against is not None and not findings:
         with workspace_at(invocation.root, against) as old:
             findings = edited(invocation.workspace(), old, against)
@@ -89,6 +101,89 @@ def show(invocation: Invocation, version: str | None, as_json: bool) -> ExitCode
     else:
         _show_whole(_document(workspace, chosen[0]))
     return ExitCode.DONE
+
+
+@release.command()
+@click.argument("title")
+@click.option("--step", "steps", metavar="STEP", multiple=True, help="A step: NAME, or NAME={JSON of its arguments}.")
+@click.option("--owner-note", metavar="TEXT", required=True, help="What the owners are told, one line.")
+@click.option("--details", metavar="TEXT", default="", help="What it changes, for the operator.")
+@click.option("--dry-run", is_flag=True, help="Check the release and print it; write nothing.")
+@json_option
+@click.pass_obj
+def new(
+    invocation: Invocation,
+    title: str,
+    steps: Sequence[str],
+    owner_note: str,
+    details: str,
+    dry_run: bool,
+    as_json: bool,
+) -> ExitCode:
+    """Add a release TITLE to the end of the manifest, with the next version: today's date, or the one after the head.
+
+    The rest of the file stays as it is. A release that lint would refuse is not written.
+    """
+    entries = [_step_entry(step) for step in steps]
+    with nullcontext() if dry_run else _manifest_lock(invocation):
+        added, text = _drafted(invocation, title, entries, details, owner_note)
+        if not dry_run:
+            replace_file(invocation.root / MANIFEST_FILE, text.encode(), mode=0o644)
+    if as_json:
+        print_document({"version": str(added.version), "file": str(MANIFEST_FILE), "written": not dry_run})
+    else:
+        print_line(f"{added.version}: {'would be added' if dry_run else 'added'} to {invocation.root / MANIFEST_FILE}")
+        print_line("next: tenantry plan --all --diff")
+    return ExitCode.DONE
+
+
+def _manifest_lock(invocation: Invocation) -> AbstractContextManager[object]:
+    clock = SystemClock()
+    locks = LockDirectory(invocation.state_directory / "locks", clock)
+    return locks.hold(Subject("fleet", "manifest"), job="release new", run=new_run_id(clock))
+
+
+def _drafted(
+    invocation: Invocation, title: str, steps: Sequence[str | dict[str, Any]], details: str, owner_note: str
+) -> tuple[Release, str]:
+    """The new release as it reads, and the whole new file; raises :class:`InvalidInput` for what lint refuses."""
+    path = invocation.root / MANIFEST_FILE
+    present = load_manifest(path)
+    version = next_version(present, SystemClock().now().date())
+    text = with_draft(path.read_bytes().decode(), Draft(version, title, steps, details, owner_note), str(path))
+    with tempfile.TemporaryDirectory(prefix="tenantry-") as directory:
+        candidate = Path(directory) / path.name
+        candidate.write_bytes(text.encode())
+        try:
+            manifest = load_manifest(candidate)
+        except InvalidInput as error:
+            message = error.message.replace(str(candidate), str(path))
+            raise InvalidInput(f"the new release is wrong: {message}", where=str(path), hint=error.hint) from error
+    findings = lint_manifest(
+        manifest,
+        load_catalog(invocation.root).infos,
+        limit=load_fleet(invocation.root).settings.notify.limit_characters,
+    )
+    if findings:
+        messages = "; ".join(finding.message for finding in findings)
+        raise InvalidInput(f"lint would refuse it: {messages}", where=str(path), hint="nothing was written")
+    return manifest.releases[-1], text
+
+
+def _step_entry(text: str) -> str | dict[str, Any]:
+    """A step as it was typed: a name, or a name with arguments."""
+    name, equals, arguments = text.partition("=")
+    if not equals:
+        return name
+    try:
+        value = json.loads(arguments)
+    except ValueError:
+        value = None
+    if not isinstance(value, dict):
+        raise click.UsageError(
+            f'--step {text}: wanted NAME={{JSON object}}, such as \'runtime={{"version": "0.19.0"}}\''
+        )
+    return {name: value}
 
 
 def find(invocation: Invocation) -> list[Shown]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import datetime
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
 
+from engine.backups.proofs import Proof, ProofStore
+from engine.cli.backups import age
 from engine.cli.failures import report_error
 from engine.cli.invocation import Choice, Invocation, json_option, parallel_option, tenants_option
 from engine.cli.output import print_document, print_table
@@ -19,17 +22,24 @@ from engine.registry.model import Tenant
 from engine.releases.manifest import MANIFEST_FILE, load_manifest
 
 INTERRUPTED = "interrupted"
-ARRIVED = (RunResult.UPDATED, RunResult.UNCHANGED)
+PROVEN_FIELDS = ("run", "archive", "at", "duration_seconds", "result", "unproven")
+REHEARSED_FIELDS = ("run", "archive", "at", "result", "error")
+ARRIVED = (RunResult.UPDATED, RunResult.UNCHANGED, RunResult.RESTORED)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the operator's machine knows of one tenant; `version` is the last one known to be reached."""
+    """What the operator's machine knows of one tenant; `version` is the last one known to be reached.
+
+    `proven` is the last restore that a rehearsal has proven, `rehearsed` the last rehearsal, good or not.
+    """
 
     slug: str
     version: str | None
     lock: Holder | None
     last_run: Mapping[str, Any] | None
+    proven: Proof | None = None
+    rehearsed: Proof | None = None
 
 
 @click.command()
@@ -43,31 +53,44 @@ def status(invocation: Invocation, choice: Choice, live: bool, parallel: int | N
 
     Without --live nothing is connected to: version is the one that the last successful run of this
     machine reached, which the tenant may have left since. Only --live tells the version of record. A
-    run that ended without closing its record is shown as interrupted.
+    run that ended without closing its record is shown as interrupted. The proven restore is the last
+    one that a rehearsal booted.
     """
     fleet = invocation.fleet()
     head = str(load_manifest(invocation.root / MANIFEST_FILE).head)
     tenants = choice.of(fleet)
-    clock = SystemClock()
-    locks = LockDirectory(invocation.state_directory / "locks", clock)
-    runs = RunStore(invocation.state_directory / "records", clock)
-    records = [recorded(tenant, locks, runs) for tenant in tenants]
+    records = all_recorded(invocation, tenants)
     answers = _ask(invocation, tenants, parallel) if live else {}
     if as_json:
         print_document(document(records, head, answers))
     else:
-        _show(records, head, answers)
+        _show(records, head, answers, SystemClock().now())
     errors = [answer for answer in answers.values() if isinstance(answer, TenantryError)]
     for error in errors:
         report_error(error)
     return most_serious(error.exit_code for error in errors)
 
 
-def recorded(tenant: Tenant, locks: LockDirectory, runs: RunStore) -> Recorded:
-    """Read one tenant's lock and run records; takes no lock."""
+def all_recorded(invocation: Invocation, tenants: Iterable[Tenant]) -> list[Recorded]:
+    """What this machine knows of each of `tenants`; takes no lock."""
+    clock, directory = SystemClock(), invocation.state_directory
+    locks, proofs = LockDirectory(directory / "locks", clock), ProofStore(directory / "records")
+    runs = RunStore(directory / "records", clock)
+    return [recorded(tenant, locks, runs, proofs) for tenant in tenants]
+
+
+def recorded(tenant: Tenant, locks: LockDirectory, runs: RunStore, proofs: ProofStore) -> Recorded:
+    """Read one tenant's lock, run records and proofs; takes no lock."""
     lock = locks.holder(tenant.subject)
     reached = [entry["to_version"] for entry in runs.history(tenant.subject) if entry["result"] in ARRIVED]
-    return Recorded(tenant.slug, reached[-1] if reached else None, lock, _last_run(runs.latest(tenant.subject), lock))
+    return Recorded(
+        tenant.slug,
+        reached[-1] if reached else None,
+        lock,
+        _last_run(runs.latest(tenant.subject), lock),
+        proofs.last_proven(tenant.subject),
+        proofs.last_attempt(tenant.subject),
+    )
 
 
 def document(
@@ -82,6 +105,8 @@ def document(
                 "head": head,
                 "lock": asdict(record.lock) if record.lock else None,
                 "last_run": record.last_run,
+                "last_proven_restore": record.proven.document(*PROVEN_FIELDS) if record.proven else None,
+                "last_rehearsal": record.rehearsed.document(*REHEARSED_FIELDS) if record.rehearsed else None,
                 "live": None if isinstance(live.get(record.slug), TenantryError) else live.get(record.slug),
             }
             for record in records
@@ -118,15 +143,20 @@ def _ask(
     return ask(invocation, tenants, parallel)
 
 
-def _show(records: Sequence[Recorded], head: str, live: Mapping[str, Mapping[str, Any] | TenantryError]) -> None:
-    columns = ["tenant", "version", "head", "lock", "last run", "result", "ended"]
+def _show(
+    records: Sequence[Recorded],
+    head: str,
+    live: Mapping[str, Mapping[str, Any] | TenantryError],
+    now: datetime.datetime,
+) -> None:
+    columns = ["tenant", "version", "head", "lock", "last run", "result", "ended", "proven restore"]
     print_table(
         [*columns, *(["tenant says"] if live else [])],
-        [[*_row(record, head), *([_says(live.get(record.slug))] if live else [])] for record in records],
+        [[*_row(record, head, now), *([_says(live.get(record.slug))] if live else [])] for record in records],
     )
 
 
-def _row(record: Recorded, head: str) -> list[str]:
+def _row(record: Recorded, head: str, now: datetime.datetime) -> list[str]:
     run = record.last_run or {}
     lock = f"{record.lock.job} {record.lock.run}" if record.lock else ""
     return [
@@ -137,7 +167,16 @@ def _row(record: Recorded, head: str) -> list[str]:
         f"{run['job']} {run['run']}" if run else "",
         str(run.get("result", "")),
         run.get("finished_at") or "",
+        proof_words(record.proven, record.rehearsed, now),
     ]
+
+
+def proof_words(proven: Proof | None, rehearsed: Proof | None, now: datetime.datetime) -> str:
+    """How old the last proven restore is, and whether a later rehearsal failed."""
+    words = f"{age(proven.age_seconds(now))} ago" if proven else "never"
+    if rehearsed and not rehearsed.is_good:
+        words += f", failed {age(rehearsed.age_seconds(now))} ago"
+    return words
 
 
 def _says(answer: Mapping[str, Any] | TenantryError | None) -> str:
@@ -147,5 +186,7 @@ def _says(answer: Mapping[str, Any] | TenantryError | None) -> str:
     words = [answer["version"] or f"marker {answer['marker']}"]
     words += [f"runtime {answer['runtime_version']}"] if answer["runtime_version"] else []
     words += [f"gateway {gateway['active']}"] if gateway else []
+    words += [f"held back from {answer['held']['head']}"] if answer["held"] else []
+    words += [f"dead-man armed for run {answer['armed']['run']}"] if answer["armed"] else []
     words += ["restart owed"] if answer["owed"]["restart"] else []
     return ", ".join(words)

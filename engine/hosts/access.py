@@ -14,7 +14,8 @@ from engine.hosts.addresses import target_of
 from engine.hosts.connection import Connection, connect
 from engine.hosts.known_hosts import HostKey, Pins
 from engine.registry.load import load_fleet
-from engine.registry.model import Fleet, Settings, Tenant
+from engine.registry.model import Fleet, Tenant
+from engine.registry.settings import Settings
 
 DATA_KEY = "tenantry_access"
 """Where a pyinfra host's ``connector_data`` holds its :class:`Access` when the engine made it."""

@@ -20,6 +20,8 @@ import paramiko
 from engine.errors import CommandLost, CommandTimedOut, Unreachable
 
 BLOCK = 64 * 1024
+# All that the window lets arrive: a part taken from the front would have paramiko move the rest for each one.
+WHOLE_WINDOW = 4 * 1024 * 1024
 _OPEN_ATTEMPTS = 6
 _OPEN_PAUSE_SECONDS = 0.1
 _LABEL_CHARACTERS = 200
@@ -228,6 +230,9 @@ class _Exchange:
             # Closed before the last look at the buffers: nothing can arrive after that.
             closed = self._channel.closed
             if self._drain():
+                # What prints without an end is bounded too.
+                if time.monotonic() > self._deadline:
+                    raise self._timed_out()
                 continue
             if closed:
                 return self._outcome()
@@ -238,12 +243,12 @@ class _Exchange:
         """Take what has arrived on both streams; False if there was nothing."""
         taken = False
         if self._channel.recv_ready():
-            data = self._own_output(self._channel.recv(BLOCK))
+            data = self._own_output(self._channel.recv(WHOLE_WINDOW))
             (self._request.stdout or self._stdout).write(data)
             self._observe("stdout", data)
             taken = True
         if self._channel.recv_stderr_ready():
-            data = self._channel.recv_stderr(BLOCK)
+            data = self._channel.recv_stderr(WHOLE_WINDOW)
             self._stderr.write(data)
             self._observe("stderr", data)
             taken = True

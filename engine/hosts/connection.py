@@ -18,13 +18,15 @@ from engine.errors import AuthenticationRefused, HostKeyMismatch, MissingPart, U
 from engine.hosts.addresses import Target
 from engine.hosts.channel import Output, Request, run
 from engine.hosts.known_hosts import HostKey
-from engine.registry.model import Transport as Bounds
+from engine.registry.settings import Transport as Bounds
 
 # paramiko logs what it raises as well; without a handler that would reach the terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 _TRANSIENT = (OSError, EOFError, paramiko.SSHException)
 _RSA_SIGNATURES = ("rsa-sha2-512", "rsa-sha2-256")
+# Encrypts and authenticates in one pass: a stream costs half of what a separate code for each packet does.
+_QUICK_CIPHERS = ("aes128-gcm@openssh.com", "aes256-gcm@openssh.com")
 
 
 class Connection:
@@ -74,6 +76,7 @@ def _connect_once(target: Target, identity: paramiko.PKey, bounds: Bounds) -> pa
     try:
         transport.banner_timeout = transport.handshake_timeout = transport.auth_timeout = bounds.connect_seconds
         _prefer_pinned_types(transport, target)
+        _prefer_quick_ciphers(transport)
         transport.start_client(timeout=bounds.connect_seconds)
         _verify_host_key(transport, target)
         _authenticate(transport, target, identity)
@@ -120,6 +123,12 @@ def _prefer_pinned_types(transport: paramiko.Transport, target: Target) -> None:
         pinned += _RSA_SIGNATURES if key.type == "ssh-rsa" else [key.type]
     known = [name for name in pinned if name in options.key_types]
     options.key_types = tuple(dict.fromkeys([*known, *options.key_types]))
+
+
+def _prefer_quick_ciphers(transport: paramiko.Transport) -> None:
+    options = transport.get_security_options()
+    known = [name for name in _QUICK_CIPHERS if name in options.ciphers]
+    options.ciphers = tuple(dict.fromkeys([*known, *options.ciphers]))
 
 
 def _verify_host_key(transport: paramiko.Transport, target: Target) -> None:

@@ -71,6 +71,7 @@ class TenantConnector(BaseConnector):  # type: ignore[misc]
             tenant = access.tenant(self.data["tenantry_slug"])
             connection = access.connect(tenant, self.host.connector_data.get(FIRST_CONTACT_KEY))
             shell = HostShell(connection, access.settings.transport, access.clock)
+            shell.reconnect = lambda: access.connect(tenant)
         if pyinfra.is_cli:
             shell.before_command = lambda: self._take_over(access)
         self._shell = shell

@@ -25,7 +25,7 @@ STAGING = f"{HOME}/staging"
 _REFUSED_STATUS = 121
 
 # Arguments: nonce, run id, label, command, number of bytes that standard input has ("-": unknown),
-# "terminal" for a command that is to see one.
+# "direct" for a command that is to see the connection itself.
 # Descriptor 8 is the lock, 3 and 4 are the connection's streams, 5 the command's errors, 9 its status.
 _TAKE = f"""
 refuse() {{ printf '%s\\n' "tenantry $nonce $1" >&2; cat {LOCK} >&2; exit {_REFUSED_STATUS}; }}
@@ -54,7 +54,7 @@ if [ "$5" != - ]; then
   [ "$(stat -Lc %s /dev/fd/0)" = "$5" ] || refuse cut
 fi
 printf %s "$nonce"
-if [ "$6" = terminal ]; then sh -c "$4" 8>&-; exit $?; fi
+if [ "$6" = direct ]; then sh -c "$4" 8>&-; exit $?; fi
 # When the connection is gone, tee goes on for its second output: the command can still print.
 relay() {{ exec tee -p /dev/null 2>/dev/null; }}
 exec 3>&1 4>&2
@@ -78,13 +78,14 @@ class Refusal(Enum):
 class Guarded:
     """A command under the lock. `label` is kept on the host while it runs.
 
-    `stdin_bytes` is how many bytes of input must have come before it starts, None for a stream.
+    `stdin_bytes` is how many bytes of input must have come before it starts, None for a stream. A `direct`
+    command has the connection's own streams, without the relay: a lost connection ends what it prints.
     """
 
     command: str
     label: str
     stdin_bytes: int | None = None
-    terminal: bool = False
+    direct: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,8 +105,8 @@ def claim(run_id: str, nonce: str) -> str:
 def guard(run_id: str, nonce: str, guarded: Guarded) -> str:
     """The program that runs a command under the lock; it prints `nonce` before the command's own output."""
     size = "-" if guarded.stdin_bytes is None else str(guarded.stdin_bytes)
-    terminal = "terminal" if guarded.terminal else "-"
-    return _program(_GUARD, nonce, run_id, short(guarded.label), guarded.command, size, terminal)
+    streams = "direct" if guarded.direct else "-"
+    return _program(_GUARD, nonce, run_id, short(guarded.label), guarded.command, size, streams)
 
 
 def refusal(output: Output, nonce: str) -> Refused | None:

@@ -14,6 +14,10 @@ from engine.releases.version import Version
 SCRIPT = Path(__file__).with_name("ledger_script.py").read_text()
 
 
+# What the restart window was for.
+WINDOW_DONE: Mapping[str, Any] = {"restart": [], "switches": {}, "conversations": False, "notice": False}
+
+
 class Ledger:
     """The tenant's own files below ``/var/lib/tenantry``, each replaced atomically and fsynced."""
 
@@ -34,16 +38,17 @@ class Ledger:
         self._write(note=asdict(note) if note else None)
 
     def commit(self, version: Version, applied: Mapping[str, str]) -> None:
-        """Write the applied digests, then the marker, then clear the owed restart and switches."""
-        self._write(commit={"version": str(version), "applied": dict(applied)})
+        """Write the applied digests, then the marker, then clear what the window was owed for; close the change."""
+        work = {"version": str(version), "applied": dict(applied), "owed": WINDOW_DONE}
+        self._write(commit=work, close={})
 
     def reloaded(self) -> None:
         """Clear the owed reloads once they are done."""
         self._write(settle={"reloads": []})
 
     def restarted(self) -> None:
-        """Clear the owed restart and switches of a run that leaves the marker where it is."""
-        self._write(settle={"restart": [], "switches": {}})
+        """Clear what the window was owed for, after a run that leaves the marker where it is; close the change."""
+        self._write(settle=WINDOW_DONE, close={})
 
     def receipt(self, name: str, content: Mapping[str, Any]) -> None:
         """Record that a phase of provisioning is complete."""

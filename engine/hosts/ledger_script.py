@@ -64,11 +64,22 @@ def commit(work):
     # The marker comes last: what stands beside it counts only once it does.
     write("applied.json", {**read("applied.json"), **work["applied"]})
     replace("version", work["version"] + "\n")
-    settle({"restart": [], "switches": {}})
+    settle(work["owed"])
 
 
 def settle(work):
     write("owed.json", {**read("owed.json"), **work})
+
+
+def close(work):
+    """The change is through: its recovery set is no longer the open one, and nothing holds the tenant any more."""
+    for name in ("recovery/open.json", "held.json"):
+        path = os.path.join(HOME, name)
+        if os.path.exists(path):
+            os.unlink(path)
+            directory = os.open(os.path.dirname(path), os.O_RDONLY)
+            os.fsync(directory)
+            os.close(directory)
 
 
 def receipt(work):
@@ -77,7 +88,7 @@ def receipt(work):
 
 os.umask(0o077)
 os.makedirs(HOME, mode=0o700, exist_ok=True)
-for action in (owe, note, commit, settle, receipt):
+for action in (owe, note, commit, settle, close, receipt):
     if action.__name__ in PARAMETERS:
         action(PARAMETERS[action.__name__])
 RESULT: dict = {}  # type: ignore[type-arg]

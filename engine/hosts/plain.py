@@ -1,12 +1,15 @@
-"""Engine errors in pyinfra's own CLI: one plain line for the host that failed, the others go on."""
+"""pyinfra without its noise: engine errors as one plain line in its CLI, no log of its own in the engine."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pyinfra
 from pyinfra.api.exceptions import ConnectError, PyinfraError
+from pyinfra.context import ContextManager
 
 from engine.errors import CommandTimedOut, TenantryError
 
@@ -38,3 +41,22 @@ def plain_errors(kind: type[Exception] = HostError) -> Iterator[None]:
 def one_line(error: TenantryError) -> str:
     """The error and its hint on one line."""
     return " ".join(str(error).replace("\n  hint:", "; hint:").split())
+
+
+def quiet() -> None:
+    """Keep pyinfra's log off this process's output: the engine raises or records itself what is worth saying."""
+    logger = logging.getLogger("pyinfra")
+    if not logger.handlers:
+        logger.addHandler(logging.NullHandler())
+    logger.propagate = False
+
+
+@contextmanager
+def restored(context: ContextManager, module: Any) -> Iterator[None]:
+    """Like ``context.use``, but the old value comes back after an exception too."""
+    previous = context.get()
+    context.set(module)
+    try:
+        yield
+    finally:
+        context.set(previous)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
-import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from types import TracebackType
@@ -17,17 +16,16 @@ import gevent.lock
 import gevent.pool
 from pyinfra.api import Config, Inventory, State
 from pyinfra.api.state import StateStage
-from pyinfra.context import ContextManager, ctx_host, ctx_state
+from pyinfra.context import ctx_host, ctx_state
 
 from engine.clock import Clock
 from engine.hosts.access import DATA_KEY, FIRST_CONTACT_KEY, Access, FirstContact
 from engine.hosts.connector import TenantConnector
+from engine.hosts.plain import quiet, restored
 from engine.hosts.session import Session, session_of
 from engine.registry.model import Tenant
 
-# pyinfra logs what the engine raises or records itself.
-logging.getLogger("pyinfra").addHandler(logging.NullHandler())
-logging.getLogger("pyinfra").propagate = False
+quiet()
 
 T = TypeVar("T")
 
@@ -73,7 +71,7 @@ class SessionPool:
         """Connect to `tenant` for the body, in this greenlet; see :func:`engine.hosts.connection.connect`."""
         host = self._state.inventory.get_host(tenant.slug)
         host.connector_data[FIRST_CONTACT_KEY] = first
-        with _restored(ctx_host, host):
+        with restored(ctx_host, host):
             host.connect(raise_exceptions=True)
             self._state.activate_host(host)
             try:
@@ -147,14 +145,3 @@ class _BatchState(State):  # type: ignore[misc]
     def fail_hosts(self, hosts_to_fail: set[Any], activated_count: int | None = None) -> None:
         self.failed_hosts.update(hosts_to_fail)
         self.active_hosts -= hosts_to_fail
-
-
-@contextmanager
-def _restored(context: ContextManager, module: Any) -> Iterator[None]:
-    """Like ``context.use``, but the old value comes back after an exception too."""
-    previous = context.get()
-    context.set(module)
-    try:
-        yield
-    finally:
-        context.set(previous)

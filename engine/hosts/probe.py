@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -14,7 +15,8 @@ from engine.hosts.scripts import INTERPRETER, read_frame
 from engine.hosts.shell import HostShell, Streams, failure
 from engine.hosts.status import Status
 from engine.hosts.status_reader import read_status
-from engine.registry.model import Gateway, Route, Settings, Tenant
+from engine.registry.model import Tenant
+from engine.registry.settings import Gateway, Route, Settings
 
 SCRIPT = Path(__file__).with_name("probe_script.py").read_text()
 GATEWAY_SCRIPT = Path(__file__).with_name("probe_gateway_script.py").read_text()
@@ -23,11 +25,24 @@ _HINT = "its state is unknown, so nothing is done; look at python3 and the shell
 
 
 @dataclass(frozen=True)
+class Part:
+    """A further question: `script` defines the function `name`, which is called with `parameters`.
+
+    It may use what ``probe_script.py`` defines. What it returns is in the status's `facts` under its name.
+    """
+
+    name: str
+    script: str
+    parameters: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
 class Extra:
-    """Units and files that the caller wants to know about besides those of the settings."""
+    """Units, files and whatever else the caller wants to know besides what the settings name."""
 
     units: tuple[str, ...] = ()
     files: tuple[str, ...] = ()
+    parts: tuple[Part, ...] = ()
 
 
 def probe(shell: HostShell, settings: Settings, tenant: Tenant, extra: Extra) -> Status:
@@ -36,7 +51,7 @@ def probe(shell: HostShell, settings: Settings, tenant: Tenant, extra: Extra) ->
     script = make_script(nonce, settings, tenant, extra)
     bound = settings.transport.probe_seconds
     output = shell.read_only([*INTERPRETER, "-"], Streams(stdin=script.encode()), label="probe", timeout=bound)
-    return read_answer(output, nonce, settings, shell.where)
+    return read_answer(output, nonce, settings, shell.where, tuple(part.name for part in extra.parts))
 
 
 def make_script(nonce: str, settings: Settings, tenant: Tenant, extra: Extra) -> str:
@@ -45,18 +60,20 @@ def make_script(nonce: str, settings: Settings, tenant: Tenant, extra: Extra) ->
     Compiling it is a third of what the probe costs a host, so a part that has nothing to ask stays away.
     """
     asks = bool(settings.gateway or settings.routes)
-    parts = [SCRIPT, GATEWAY_SCRIPT] if asks else [SCRIPT]
-    more = '{"routes": routes, "gateway": gateway}' if asks else "{}"
-    call = f"main({nonce!r}, {question(settings, tenant, extra)!r}, {more})"
-    return "\n".join([*parts, call, ""])
+    scripts = [SCRIPT, *([GATEWAY_SCRIPT] if asks else []), *(part.script for part in extra.parts)]
+    names = [*(["routes", "gateway"] if asks else []), *(part.name for part in extra.parts)]
+    more = ", ".join(f"{name!r}: {name}" for name in names)
+    asked = question(settings, tenant, extra) | {part.name: dict(part.parameters) for part in extra.parts}
+    return "\n".join([*scripts, f"main({nonce!r}, {asked!r}, {{{more}}})", ""])
 
 
-def read_answer(output: Output, nonce: str, settings: Settings, where: str) -> Status:
+def read_answer(output: Output, nonce: str, settings: Settings, where: str, parts: tuple[str, ...] = ()) -> Status:
     """What the host printed, as a status; raises :class:`ProbeFailed`."""
     if output.status != 0:
         raise ProbeFailed(failure(output, "probe", where).message, where=where, hint=_HINT)
     try:
-        return read_status(read_frame(output.stdout, nonce), settings)
+        answer = read_frame(output.stdout, nonce)
+        return replace(read_status(answer, settings), facts={name: answer[name] for name in parts})
     except (AttributeError, KeyError, OverflowError, RecursionError, TypeError, ValueError) as error:
         # Whatever a host can put into its answer, the others must not notice.
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)

@@ -125,8 +125,10 @@ def history(path):
         chr(byte) if (byte < 128 and chr(byte).isalnum()) or byte in b"/._-" else f"%{byte:02X}"
         for byte in os.fsencode(path)
     )
-    # Without a log beside it nobody writes; an ordinary opening would then create the log's files.
-    uri = "file:" + quoted + ("?mode=ro" if live else "?immutable=1")
+    # Without a log beside it nobody writes; an ordinary opening would then create the log's files. A reader may also
+    # leave its mark in the log's index, unless it is told not to.
+    index = "&readonly_shm=1" if os.path.exists(path + "-shm") else ""
+    uri = "file:" + quoted + ("?mode=ro" + index if live else "?immutable=1")
     try:
         database = sqlite3.connect(uri, uri=True, timeout=TIMEOUT)
         try:

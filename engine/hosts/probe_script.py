@@ -20,6 +20,9 @@ def main(nonce, parameters, more):
         "applied": read(HOME + "/applied.json"),
         "receipts": receipts(),
         "owed": read(HOME + "/owed.json"),
+        "held": read(HOME + "/held.json"),
+        "armed": read(HOME + "/deadman/armed.json"),
+        "recovery": recovery(),
         "host_lock": host_lock(),
         "boot_id": read("/proc/sys/kernel/random/boot_id"),
         "services": services(parameters["units"]),
@@ -75,6 +78,15 @@ def receipts():
     except FileNotFoundError:
         return {}
     return {name[:-5]: read(HOME + "/receipts/" + name) for name in names if name.endswith(".json")}
+
+
+def recovery():
+    """What each complete recovery set says of itself; one that is being made or removed has another name."""
+    try:
+        names = sorted(os.listdir(HOME + "/recovery"))
+    except FileNotFoundError:
+        return {}
+    return {name: read(HOME + "/recovery/" + name + "/set.json") for name in names if "." not in name}
 
 
 def host_lock():

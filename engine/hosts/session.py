@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import shlex
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +13,10 @@ from engine.hosts import files, scripts, staging
 from engine.hosts.channel import Output, Sink, Source
 from engine.hosts.files import Ownership
 from engine.hosts.probe import Extra, probe
-from engine.hosts.shell import HostShell, Streams
+from engine.hosts.shell import HostShell, Streams, failure
 from engine.hosts.status import Status
-from engine.registry.model import Settings, Tenant
+from engine.registry.model import Tenant
+from engine.registry.settings import Settings
 
 if TYPE_CHECKING:
     from pyinfra.api.host import Host
@@ -43,16 +45,17 @@ class Session:
         stdout: Sink | None = None,
         timeout_seconds: float | None = None,
         label: str = "",
+        direct: bool = False,
     ) -> Output:
         """Run a shell command; a status other than zero is returned, not raised.
 
         Input given as bytes arrives whole or the command is not started; a stream may end early if the
         connection does. `stdout` takes the output instead of capturing it. `label` stands for the command
-        in messages and in the host's lock, where its text must not be seen. Raises :class:`CommandLost`,
-        :class:`CommandTimedOut` (default bound ``transport.command_seconds``), :class:`StaleRun` or
-        :class:`Busy`.
+        in messages and in the host's lock, where its text must not be seen. A `direct` command is not kept
+        running once the connection is lost. Raises :class:`CommandLost`, :class:`CommandTimedOut` (default
+        bound ``transport.command_seconds``), :class:`StaleRun` or :class:`Busy`.
         """
-        return self._shell.execute(command, Streams(stdin, stdout), label=label, timeout=timeout_seconds)
+        return self._shell.execute(command, Streams(stdin, stdout, direct=direct), label=label, timeout=timeout_seconds)
 
     def check(
         self,
@@ -79,10 +82,20 @@ class Session:
         It finds `parameters` (JSON, over standard input) in ``PARAMETERS``. Raises :class:`CommandFailed`
         if it ends with an exception or without an answer.
         """
-        nonce = secrets.token_hex(8)
-        content = scripts.payload(script, parameters)
-        program = scripts.command(nonce, len(content))
+        nonce, content, program = _prepared(script, parameters)
         output = self._shell.check(program, Streams(stdin=content), label=label, timeout=timeout_seconds)
+        return self._answer(output, nonce, label)
+
+    def ask_script(self, script: str, parameters: Mapping[str, Any], *, label: str = "question") -> Any:
+        """Like :meth:`run_script`, for a script that changes nothing: without the lock, in the time of a probe."""
+        nonce, content, program = _prepared(script, parameters)
+        bound = self.settings.transport.probe_seconds
+        output = self._shell.read_only(shlex.split(program), Streams(stdin=content), label=label, timeout=bound)
+        if output.status != 0:
+            raise failure(output, label, self._shell.where)
+        return self._answer(output, nonce, label)
+
+    def _answer(self, output: Output, nonce: str, label: str) -> Any:
         try:
             return scripts.read_frame(output.stdout, nonce)
         except scripts.FrameError as error:
@@ -99,6 +112,13 @@ class Session:
         :class:`Busy` naming it. A run that claims later makes this one stale.
         """
         self._shell.claim(run_id)
+
+    def renew(self) -> None:
+        """Go on over a new connection with the same claim: proof that the host still lets an operator in.
+
+        Raises :class:`Unreachable`.
+        """
+        self._shell.renew()
 
     def stage(self, directory: Path) -> str:
         """Ship a directory into a new private one on the host; returns its path there."""
@@ -119,6 +139,12 @@ class Session:
     def close(self) -> None:
         """End the connection."""
         self._shell.close()
+
+
+def _prepared(script: str, parameters: Mapping[str, Any]) -> tuple[str, bytes, str]:
+    """A nonce, what goes to the program's standard input, and the program."""
+    nonce, content = secrets.token_hex(8), scripts.payload(script, parameters)
+    return nonce, content, scripts.command(nonce, len(content))
 
 
 def session_of(host: Host) -> Session:

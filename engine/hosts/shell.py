@@ -8,25 +8,30 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from engine.clock import Clock
-from engine.errors import Busy, CommandFailed, CommandLost, StaleRun
+from engine.errors import Busy, CommandFailed, CommandLost, StaleRun, Unreachable
 from engine.hosts import host_lock
 from engine.hosts.channel import Output, Request, Sink, Source, short
 from engine.hosts.connection import Connection
 from engine.hosts.host_lock import Guarded, Refusal, Refused
 from engine.hosts.privilege import as_root, check_privilege, shell
-from engine.registry.model import Transport as Bounds
+from engine.registry.settings import Transport as Bounds
 
 _ERROR_LINES = 12
 
 
 @dataclass(frozen=True)
 class Streams:
-    """Where a command's input comes from and its output goes. Bytes as input arrive whole or not at all."""
+    """Where a command's input comes from and its output goes. Bytes as input arrive whole or not at all.
+
+    A `direct` command notices when the connection ends, instead of going on without it; so does one with a
+    `terminal`.
+    """
 
     stdin: bytes | Source | None = None
     stdout: Sink | None = None
     observer: Callable[[str, bytes], None] | None = None
     terminal: bool = False
+    direct: bool = False
 
 
 NO_STREAMS = Streams()
@@ -47,6 +52,8 @@ class HostShell:
         self._bounds = bounds
         self._clock = clock
         self._run: str | None = None
+        self.reconnect: Callable[[], Connection] | None = None
+        """Makes another connection to the same host; needed by :meth:`renew` alone."""
         self.before_command: Callable[[], None] | None = None
         """Called before each command that may change the host; pyinfra's CLI takes its lock there."""
 
@@ -76,6 +83,13 @@ class HostShell:
             raise failure(output, label, self.where)
         self._run = run_id
 
+    def renew(self) -> None:
+        """Go on over a new connection, with the same claim; raises :class:`Unreachable` if none can be made."""
+        if self.reconnect is None:
+            raise Unreachable("this connection cannot be made again", where=self.where)
+        before, self._connection = self._connection, self.reconnect()
+        before.close()
+
     def execute(
         self, command: str, streams: Streams = NO_STREAMS, *, label: str = "", timeout: float | None = None
     ) -> Output:
@@ -93,7 +107,7 @@ class HostShell:
             mark = secrets.token_hex(8)
             return self._send(shell(command, mark), job, mark)
         size = len(streams.stdin) if isinstance(streams.stdin, bytes) else None
-        guarded = Guarded(command, label, size, streams.terminal)
+        guarded = Guarded(command, label, size, direct=streams.terminal or streams.direct)
         return self._under_lock(lambda nonce: host_lock.guard(run_id, nonce, guarded), job)
 
     def check(

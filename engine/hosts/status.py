@@ -125,13 +125,55 @@ class Owed:
 
     `restart` names why the gateway must be restarted, `reloads` the units to reload (``daemon`` stands for
     systemd itself), `switches` maps a link to the directory that it must point to after the restart
-    window, `note` is an undelivered owner message.
+    window, `note` is an undelivered owner message. `conversations` says that their prompts are to follow a
+    personality that changed, `notice` that some ended for it and the owner has not been told.
     """
 
     restart: tuple[str, ...] = ()
     reloads: tuple[str, ...] = ()
     switches: Mapping[str, str] = field(default_factory=dict)
     note: OwedNote | None = None
+    conversations: bool = False
+    notice: bool = False
+
+
+@dataclass(frozen=True)
+class Held:
+    """Why the tenant is left alone until there is a head newer than `head`, or a person says so.
+
+    `run` is the run that was undone, `at` Unix seconds, `by` who undid it: ``run``, ``dead-man`` or ``person``.
+    """
+
+    head: str
+    run: str
+    at: float
+    reason: str
+    by: str
+
+
+@dataclass(frozen=True)
+class Armed:
+    """The dead-man's order: put the tenant back to the set `set` if nobody confirms `run`, which leads to `head`."""
+
+    set: str
+    run: str
+    head: str
+
+
+@dataclass(frozen=True)
+class RecoverySet:
+    """One recovery set, in short. `created` and `undone` in Unix seconds; versions as texts, None is version zero.
+
+    `irreversible` names the steps that it cannot be put back across; `has_state` whether it holds the state too.
+    """
+
+    run: str
+    from_version: str | None
+    to_version: str
+    created: float
+    irreversible: tuple[str, ...] = ()
+    has_state: bool = False
+    undone: float | None = None
 
 
 @dataclass(frozen=True)
@@ -144,7 +186,10 @@ class HostLock:
 
 @dataclass(frozen=True)
 class Status:
-    """One probe's whole answer. `clock` is the tenant's Unix time, `boot_id` the kernel's."""
+    """One probe's whole answer. `clock` is the tenant's Unix time, `boot_id` the kernel's.
+
+    `recovery` are the complete recovery sets, oldest first.
+    """
 
     marker: Marker
     applied: Mapping[str, str]
@@ -161,3 +206,6 @@ class Status:
     gateway: GatewayState | None
     rendered: Mapping[str, FileFacts]
     facts: Mapping[str, Any] = field(default_factory=dict)
+    held: Held | None = None
+    armed: Armed | None = None
+    recovery: tuple[RecoverySet, ...] = ()

@@ -14,19 +14,22 @@ from typing import Any
 
 from engine.errors import InvalidInput
 from engine.hosts.status import (
+    Armed,
     ChannelState,
     FileFacts,
     GatewayState,
+    Held,
     HistoryState,
     HostLock,
     Marker,
     MarkerState,
     Owed,
     OwedNote,
+    RecoverySet,
     ServiceState,
     Status,
 )
-from engine.registry.model import Settings
+from engine.registry.settings import Settings
 from engine.releases.version import Version
 
 _BYTE_ORDER_MARK = "\ufeff"
@@ -49,6 +52,9 @@ def read_status(answer: Any, settings: Settings) -> Status:
         services={unit: _service(found) for unit, found in answer["services"].items()},
         gateway=None,
         rendered={name: _file(found) for name, found in answer["files"].items()},
+        held=_held(_object(answer["held"], "held.json")),
+        armed=_armed(_object(answer["armed"], "armed.json")),
+        recovery=tuple(_set(_object(found, f"set {name}")) for name, found in answer["recovery"].items() if found),
     )
     if settings.gateway is None:
         return status
@@ -85,6 +91,8 @@ def read_owed(content: Mapping[str, Any]) -> Owed:
         reloads=tuple(_text(unit) for unit in content.get("reloads", [])),
         switches=_texts(content.get("switches", {})),
         note=OwedNote(_text(note["version"]), _text(note["text"]), note["sending"] is True) if note else None,
+        conversations=content.get("conversations", False) is True,
+        notice=content.get("notice", False) is True,
     )
 
 
@@ -99,6 +107,29 @@ def _object(found: Mapping[str, str], name: str) -> dict[str, Any]:
     if not isinstance(content, dict):
         raise TypeError(f"{name} is not a JSON object")
     return content
+
+
+def _held(content: Mapping[str, Any]) -> Held | None:
+    if not content:
+        return None
+    words = (_text(content[name]) for name in ("reason", "by"))
+    return Held(_text(content["head"]), _text(content["run"]), _number(content["at"]), *words)
+
+
+def _armed(content: Mapping[str, Any]) -> Armed | None:
+    return Armed(*(_text(content[name]) for name in ("set", "run", "head"))) if content else None
+
+
+def _set(content: Mapping[str, Any]) -> RecoverySet:
+    return RecoverySet(
+        run=_text(content["run"]),
+        from_version=None if content["from"] is None else _text(content["from"]),
+        to_version=_text(content["to"]),
+        created=_number(content["created"]),
+        irreversible=tuple(_text(step) for step in content["irreversible"]),
+        has_state=content["state"] is not None,
+        undone=_optional_number(content["undone"]),
+    )
 
 
 def _host_lock(found: Mapping[str, Any]) -> HostLock:

@@ -20,7 +20,7 @@ from engine.errors import (
 )
 from engine.hosts.access import FirstContact
 from engine.hosts.session import Session
-from engine.registry.model import Provisioning
+from engine.registry.settings import Provisioning
 
 Connect = Callable[[FirstContact], AbstractContextManager[Session]]
 Tell = Callable[[str], None]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import iso
-from engine.errors import HostKeyMismatch, InvalidInput, NotProvisioned, VerifyFailed
+from engine.errors import ExitCode, HostKeyMismatch, InvalidInput, NotProvisioned, VerifyFailed
 from engine.hosts.access import FirstContact
 from engine.hosts.addresses import address_of
 from engine.hosts.known_hosts import known_hosts_file
@@ -32,13 +32,14 @@ from engine.steps.catalog import load_module
 from engine.steps.context import StepContext
 from engine.steps.operation import operation_errors
 from engine.updater.assessment import PROVISIONED, render_at
-from engine.updater.converge import Converge, reload_units, write_rendered
+from engine.updater.converge import Converge
 from engine.updater.events import Phase
 from engine.updater.fleet import map_tenants
 from engine.updater.job import Job, run_job
 from engine.updater.notify import Sender, send
 from engine.updater.outcome import Options, Outcome
-from engine.updater.verify import Verdict, verify
+from engine.updater.rendered import reload_units, write_rendered
+from engine.updater.verify import Verdict, Verification, verify
 from engine.updater.workspace import Workspace
 
 PHASE_A_DOES = "packages, service account, runtime"
@@ -109,18 +110,27 @@ def converge_and_verify(job: Job, session: Session, sender: Sender) -> Outcome:
 
     Raises :class:`VerifyFailed` naming every check that failed.
     """
-    outcome = Converge(job, session, Options(), sender, claimed=True).run()
+    # A person who provisions or resumes a tenant tries again what it may be held from.
+    outcome = Converge(job, session, Options(retry=True), sender, claimed=True).run()
+    if outcome.exit_code is not ExitCode.DONE:
+        return outcome
+    found = require_verified(job, session)
+    return replace(outcome, messages=(*outcome.messages, f"verify: {found.summary}"))
+
+
+def require_verified(job: Job, session: Session) -> Verification:
+    """The acceptance check of a tenant at the head; raises :class:`VerifyFailed` naming every check that failed."""
     job.enter(Phase.VERIFY, "the acceptance check")
     found = verify(job.workspace, job.tenant, session.probe())
     job.tell(Phase.VERIFY, found.summary)
     wrong = [f"{check.name}: {check.detail}" for check in found.checks if check.verdict is Verdict.FAILED]
     if wrong:
         raise VerifyFailed(
-            f"it is at {outcome.to_version}, but the acceptance check found: {'; '.join(wrong)}",
+            f"it is at {job.workspace.manifest.head}, but the acceptance check found: {'; '.join(wrong)}",
             where=job.tenant.slug,
             hint=f"correct that on the tenant, then: tenantry verify {job.tenant.slug}",
         )
-    return replace(outcome, messages=(*outcome.messages, f"verify: {found.summary}"))
+    return found
 
 
 def receipt_of(job: Job) -> dict[str, Any]:
@@ -157,6 +167,10 @@ class Seed:
     secrets: Mapping[str, bytes]
 
 
+Finish = Callable[[Job, Session, Sender], Outcome]
+"""What is done with a server whose phases are complete, in the session that installed them."""
+
+
 @dataclass
 class Provision:
     """One provisioning within a job that holds the tenant's lock."""
@@ -165,6 +179,7 @@ class Provision:
     pool: SessionPool
     deploys: Deploys
     sender: Sender
+    finish: Finish = converge_and_verify
 
     def run(self) -> Outcome:
         """Rebuild, install, converge; raises what stopped it, with no receipt of what is not complete."""
@@ -225,7 +240,7 @@ class Provision:
         self._phase(session, Phase.PHASE_A, PHASE_A_DOES, self.deploys.bootstrap)
         self._phase(session, Phase.PHASE_B, PHASE_B_DOES, lambda context: self.deploys.tenancy(context, secrets))
         Ledger(session).receipt(PROVISIONED, receipt_of(self.job))
-        return converge_and_verify(self.job, session, self.sender)
+        return self.finish(self.job, session, self.sender)
 
     def _phase(self, session: Session, phase: Phase, what: str, deploy: Callable[[StepContext], None]) -> None:
         self.job.enter(phase, what)

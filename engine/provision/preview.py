@@ -87,6 +87,7 @@ def _phases(workspace: Workspace, tenant: Tenant) -> Iterator[Call]:
 def _convergence(workspace: Workspace, tenant: Tenant) -> Iterator[Call]:
     plan = make_plan(workspace.manifest, workspace.step_infos, marker=None, trade=tenant.trade, role=tenant.role)
     yield Call(Phase.PROBE, "ask the tenant")
+    yield Call(Phase.RECOVERY, "take a recovery set, if anything is to be changed")
     for planned in plan.steps:
         releases = ", ".join(str(version) for version in planned.releases)
         yield Call(Phase.APPLY, f"step {planned.entry} of {releases}")

@@ -17,6 +17,7 @@ from engine.locks import LockDirectory
 from engine.records import replace_file
 from engine.registry.load import TENANTS_FILE, load_tenants
 from engine.registry.model import Tenant
+from engine.registry.yaml_text import yaml_key, yaml_lines
 from engine.subject import Subject
 
 REGISTRY = Subject("fleet", "registry")
@@ -35,6 +36,9 @@ ORDER = (
     "forwarding_address",
     "page_host",
     "parameters",
+    "quiet_hours",
+    "hold",
+    "pin",
     "secrets",
 )
 """The keys of a record in the order in which a person reads them."""
@@ -134,27 +138,10 @@ def _tenants_node(text: str) -> yaml.MappingNode | None:
 
 def _block(slug: str, record: Mapping[str, Any], indent: int, newline: str) -> str:
     known = [key for key in ORDER if key in record]
-    lines = [f"{' ' * indent}{json.dumps(slug) if not _is_plain(slug) else slug}:"]
+    lines = [f"{' ' * indent}{yaml_key(slug)}:"]
     for key in (*known, *(key for key in record if key not in ORDER)):
-        lines += _lines(key, record[key], indent + 2)
+        lines += yaml_lines(key, record[key], indent + 2)
     return newline.join(lines) + newline
-
-
-def _lines(key: str, value: Any, indent: int) -> list[str]:
-    # JSON is YAML, and it quotes every text: nothing in it can be taken for something else.
-    name = key if _is_plain(key) else json.dumps(key, ensure_ascii=False)
-    if isinstance(value, Mapping) and value:
-        inner = [line for name, item in value.items() for line in _lines(str(name), item, indent + 2)]
-        return [f"{' ' * indent}{name}:", *inner]
-    return [f"{' ' * indent}{name}: {json.dumps(value, ensure_ascii=False)}"]
-
-
-def _is_plain(text: str) -> bool:
-    """Whether a key can stand without quotes and still be the text that it is."""
-    return text.replace("_", "").replace("-", "").isalpha() and text.isascii() and text.lower() not in _WORDS
-
-
-_WORDS = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -22,10 +22,14 @@ class RunResult(StrEnum):
     RUNNING = "running"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
+    ROLLED_BACK = "rolled-back"
+    BACKED_UP = "backed-up"
     FAILED = "failed"
     UNREACHABLE = "unreachable"
     DEFERRED = "deferred"
     BUSY = "busy"
+    RESTORED = "restored"
+    REHEARSED = "rehearsed"
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,10 @@ class RunRecord:
         self._clock = clock
         self.state = state
         self._write(durable=False)
+
+    @property
+    def directory(self) -> Path:
+        return self._directory
 
     @property
     def log_file(self) -> Path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import datetime
 import ipaddress
 import re
+import zoneinfo
 from typing import Any
 
 from jsonschema import FormatChecker
@@ -13,6 +15,8 @@ from engine.registry.text import is_unsafe
 _SLUG = re.compile(r"[a-z][a-z0-9-]{0,30}[a-z0-9]", re.ASCII)
 _LABEL = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?", re.ASCII | re.IGNORECASE)
 _MAILBOX = re.compile(r"[A-Za-z0-9.!#$%&'*+/=?^_`{|}~-]{1,64}", re.ASCII)
+_DAY = re.compile(r"\d{4}-\d{2}-\d{2}", re.ASCII)
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
 _ZONE = re.compile(r"[A-Za-z0-9_.-]{1,15}", re.ASCII)
 
 
@@ -20,6 +24,13 @@ def slug(text: str) -> str:
     """Return `text` if it may name a tenant: it becomes a file name, a host name and a unit name."""
     if _SLUG.fullmatch(text) is None:
         raise ValueError("wanted a slug: 2 to 32 of a-z, 0-9 and -, starting with a letter, no - at the end")
+    return text
+
+
+def uuid(text: str) -> str:
+    """Return `text` if it is a uuid in its one usual spelling: two of one would be two entries with one's resources."""
+    if _UUID.fullmatch(text) is None:
+        raise ValueError("wanted a uuid in lower case such as 0c7d3c5e-94a1-4a3f-8f52-3b6f5b1f0a9e")
     return text
 
 
@@ -98,10 +109,33 @@ def relative_path(text: str) -> str:
     return text
 
 
+def date(text: str) -> str:
+    """Return `text` if it is a day such as 2026-12-01."""
+    try:
+        is_day = _DAY.fullmatch(text) is not None and datetime.date.fromisoformat(text) is not None
+    except ValueError:
+        is_day = False
+    if not is_day:
+        raise ValueError("wanted a day such as 2026-12-01")
+    return text
+
+
+def time_zone(text: str) -> str:
+    """Return `text` if this machine knows a time zone of that name."""
+    try:
+        zoneinfo.ZoneInfo(line(text))
+    except (zoneinfo.ZoneInfoNotFoundError, ValueError, OSError) as error:
+        raise ValueError("wanted a time zone such as Europe/Berlin (Debian has them in its package tzdata)") from error
+    return text
+
+
 def checker() -> FormatChecker:
     """Return the checks under the names that the schemas use."""
     found = FormatChecker(formats=())
-    for check in (slug, line, hostname, address, mail_address, absolute_path, relative_path):
+    for check in (
+        *(slug, uuid, line, hostname, address, mail_address),
+        *(absolute_path, relative_path, date, time_zone),
+    ):
         found.checks(check.__name__, raises=ValueError)(_text_only(check))
     return found
 

@@ -21,7 +21,7 @@ KeyPath = tuple[str | int, ...]
 
 _TAG = "tag:yaml.org,2002:"
 _MERGE = _TAG + "merge"
-_VALUE_LIMIT = 5_000_000
+_VALUE_LIMIT = 1_000_000
 """Aliases multiply: a file of a few lines could otherwise stand for more values than memory holds."""
 
 

@@ -9,6 +9,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from engine.errors import InvalidInput
 from engine.releases.version import Version
 
 
@@ -77,6 +78,17 @@ class Manifest:
 
     def __iter__(self) -> Iterator[Release]:
         return iter(self.releases)
+
+    def up_to(self, version: Version) -> Manifest:
+        """The manifest as it was when `version` was its head; raises :class:`InvalidInput` for an unknown one."""
+        releases = tuple(release for release in self.releases if release.version <= version)
+        if not releases or releases[-1].version != version:
+            raise InvalidInput(
+                f"there is no release {version}",
+                where="releases.yaml",
+                hint=f"known: {', '.join(str(release.version) for release in self.releases)}",
+            )
+        return Manifest(releases)
 
 
 def _nothing_shipped(arguments: Mapping[str, Any]) -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from engine.errors import InvalidInput
-from engine.registry.model import Fleet, RenderedFile, Tenant
+from engine.registry.model import Fleet, Tenant
+from engine.registry.settings import RenderedFile
 from engine.releases.digests import digest_of
 from engine.releases.version import Version
 from engine.render.environment import make_environment, render_template

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from engine.hosts.session import Session
 from engine.hosts.status import Status
-from engine.registry.model import Settings, Tenant
+from engine.registry.model import Tenant
+from engine.registry.settings import Settings
 
 if TYPE_CHECKING:
     from pyinfra.api.facts import FactBase

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from engine.errors import InvalidInput
+from engine.steps.expectations import Expects
 from engine.steps.step import Body, Keys, PatchStep, Precondition, Step, UpgradeStep
 
 
@@ -17,7 +18,9 @@ def install(
     trades: Iterable[str] = (),
     roles: Iterable[str] = (),
     inputs: Iterable[str] = (),
+    expects: Expects = (),
     restart: bool = False,
+    irreversible: bool = False,
 ) -> Callable[[Body], Step]:
     """An install step: ships a bundle and runs its installer.
 
@@ -29,6 +32,9 @@ def install(
     function runs. `inputs` are files below ``deploys`` that decide what is installed besides the bundle.
     Both may hold arguments: with ``robots-{edition}``, changed content is another directory, named by
     another release, and the releases before it stay as they were applied.
+
+    `expects` is what the step leaves on a tenant, for ``tenantry drift``: a sequence of expectations, or a pure
+    function of a :class:`engine.steps.expectations.Place` that gives them. Their keys must be in `writes`.
     """
 
     def declare(function: Body) -> Step:
@@ -41,19 +47,28 @@ def install(
             trades=frozenset(trades),
             roles=frozenset(roles),
             inputs=tuple(inputs),
+            expects=expects,
             restart=restart,
+            irreversible=irreversible,
         )
 
     return declare
 
 
 def patch(
-    *, file: str, trades: Iterable[str] = (), roles: Iterable[str] = (), restart: bool = False
+    *,
+    file: str,
+    writes: Keys = (),
+    trades: Iterable[str] = (),
+    roles: Iterable[str] = (),
+    expects: Expects = (),
+    restart: bool = False,
+    irreversible: bool = False,
 ) -> Callable[[Callable[..., str]], PatchStep]:
     """A patch step: a pure function ``f(text, *, argument: type) -> text`` over one file.
 
     `file` is the name of a rendered file or an absolute path. A copy of the file as it was before the
-    step's first edit is kept on the host and never overwritten.
+    step's first edit is kept on the host and never overwritten. `writes` are keys besides the file's own.
     """
 
     def declare(function: Callable[..., str]) -> PatchStep:
@@ -61,9 +76,12 @@ def patch(
             name=function.__name__,
             function=function,
             file=file,
+            writes=writes,
             trades=frozenset(trades),
             roles=frozenset(roles),
+            expects=expects,
             restart=restart,
+            irreversible=irreversible,
         )
 
     return declare
@@ -77,11 +95,17 @@ def upgrade(
     bundle: str | None = None,
     inputs: Iterable[str] = (),
     writes: Keys = (),
+    expects: Expects = (),
+    irreversible: bool = False,
 ) -> Callable[[Callable[..., Iterable[Any]]], UpgradeStep]:
     """An upgrade step: installs a version into `directory` (``/opt/x/{version}``) beside the old one.
 
     `precondition` says whether the component behind `link` is at the version or above. The link is
-    switched in the restart window, after a snapshot of the state directory.
+    switched in the restart window, after a copy of the state. The link, and the completion stamp behind it, are
+    expected without being declared.
+
+    Here and in the other classes, `irreversible` says that nothing can take the step back: the plan shows it, and a
+    rollback across it is refused in favour of a restore.
     """
     if "{" not in directory:
         raise InvalidInput(
@@ -96,7 +120,9 @@ def upgrade(
             bundle=bundle,
             inputs=tuple(inputs),
             writes=writes,
+            expects=expects,
             restart=True,
+            irreversible=irreversible,
             link=link,
             directory=directory,
         )

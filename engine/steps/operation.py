@@ -11,6 +11,7 @@ import pyinfra
 from pyinfra.api import StringCommand, operation
 from pyinfra.api.exceptions import NestedOperationError, OperationError, PyinfraError
 
+from engine import conversations
 from engine.errors import CommandLost, StepFailed
 from engine.hosts.ledger import Ledger
 from engine.hosts.plain import plain_errors
@@ -24,14 +25,14 @@ from engine.steps.step import Step
 _STDERR_LINES = 12
 
 
-def apply_step(step: Step, context: StepContext) -> None:
+def apply_step(step: Step, context: StepContext, *, again: bool = False) -> None:
     """Run `step` once on the tenant of `context`; raises :class:`StepFailed` with the last error lines.
 
     What the step will owe is on the tenant before its first command. A lost connection passes through
-    as what it is.
+    as what it is. With `again` it runs whatever its precondition says.
     """
     with operation_errors(context, f"step {step.name}"):
-        _run_step(step, context, name=f"step {step.name}")
+        _run_step(step, context, again=again, name=f"step {step.name}")
 
 
 @contextmanager
@@ -110,8 +111,8 @@ def _cli_arguments(step: Step, fleet_root: Path, data: Any) -> Mapping[str, Any]
 
 
 @operation()  # type: ignore[untyped-decorator]
-def _run_step(step: Step, context: StepContext) -> Iterator[Any]:
-    answer = step.check(context)
+def _run_step(step: Step, context: StepContext, again: bool = False) -> Iterator[Any]:
+    answer = Answer.DOES_NOT_HOLD if again else step.check(context)
     if answer is Answer.UNKNOWN:
         raise OperationError(f"step {step.name}: its precondition is unknown, so nothing was done")
     if answer is Answer.HOLDS:
@@ -120,6 +121,8 @@ def _run_step(step: Step, context: StepContext) -> Iterator[Any]:
     # pyinfra's --dry evaluates a body up to its first command, so nothing may happen before this one.
     yield StringCommand("true")
     restart, switches = step.owes(context)
+    if any(conversations.is_personality(context.settings, path) for path in step.files(context)):
+        conversations.owe(context.session, context.fleet_root)
     if restart or switches:
         Ledger(context.session).owe(restart, switches=switches)
     yield from step.commands(context)

@@ -169,6 +169,8 @@ def install(names, patience, repair):
         if status:
             return failed("dpkg --configure -a", status, output)
         repaired = True
+        if not missing(names):
+            return {"outcome": "installed", "installed": [], "kept": kept(output), "repaired": True}
     status, output = patiently(patience, *apt("update"))
     if status:
         return failed("apt-get update", status, output)

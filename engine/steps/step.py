@@ -17,10 +17,12 @@ from pyinfra.api.exceptions import NestedOperationError
 from engine.errors import InvalidInput, StepFailed, TenantryError, UnknownState
 from engine.hosts.plain import HostError
 from engine.hosts.status import Answer
-from engine.registry.model import Settings, Tenant
+from engine.registry.model import Tenant
+from engine.registry.settings import Settings
 from engine.releases.digests import digest_of, directory_digest
 from engine.releases.model import StepClass, StepInfo
 from engine.steps.context import StepContext
+from engine.steps.expectations import Expectation, Expects, File, Link, Place, is_written
 
 Body = Callable[..., Iterable[Any]]
 Precondition = Callable[[StepContext], Answer] | type[FactBase]
@@ -44,7 +46,8 @@ class Step:
 
     `restart` says that a change owes the gateway a restart. `bundle` is a directory below
     ``deploys/bundles``, `inputs` are files below ``deploys`` that also decide what is installed;
-    ``{argument}`` in their names is filled in. Subclasses are the three classes.
+    ``{argument}`` in their names is filled in. `expects` is what the step leaves on a tenant. There is no way back
+    across an `irreversible` one but a restore. Subclasses are the three classes.
     """
 
     name: str
@@ -56,7 +59,9 @@ class Step:
     restart: bool = False
     bundle: str | None = None
     inputs: tuple[str, ...] = ()
+    expects: Expects = ()
     deploys: Path | None = None
+    irreversible: bool = False
 
     step_class = StepClass.INSTALL
 
@@ -109,6 +114,31 @@ class Step:
             return frozenset(self.writes(self.with_defaults(arguments)))
         return frozenset(self._filled(key, arguments) for key in self.writes)
 
+    def expectations(self, tenant: Tenant, settings: Settings, arguments: Mapping[str, Any]) -> tuple[Expectation, ...]:
+        """What the step leaves on `tenant`; raises :class:`InvalidInput` for a key that it does not write."""
+        place = Place(
+            tenant, settings, self.with_defaults(arguments), self.bundle_directory(arguments), self.deploys or Path()
+        )
+        with fleet_code(f"`expects` of step {self.name}", InvalidInput):
+            found = [item.at(place) for item in self.declared(place)]
+        for item in found:
+            if not self.writes_key(item.key, arguments, settings):
+                raise InvalidInput(
+                    f"step {self.name} expects {item.key}, which is not among what it writes",
+                    hint=f"add it to `writes`: {', '.join(sorted(self.keys(arguments))) or 'nothing so far'}",
+                )
+        return tuple(found)
+
+    def writes_key(self, key: str, arguments: Mapping[str, Any], settings: Settings) -> bool:
+        """Whether the step writes what the expectation's `key` is about; rendered files count by name and path."""
+        written = self.keys(arguments)
+        names = {rendered.path: rendered.name for rendered in settings.rendered}
+        return is_written(key, written) or is_written(_by_name(key, names), written)
+
+    def declared(self, place: Place) -> Iterable[Expectation]:
+        """The step's own expectations, those that its class brings among them."""
+        return self.expects(place) if callable(self.expects) else self.expects
+
     def check_arguments(self, arguments: Mapping[str, Any]) -> None:
         """Raise :class:`InvalidInput` unless the step takes exactly these arguments and types."""
         try:
@@ -151,6 +181,11 @@ class Step:
     def owes(self, context: StepContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
         """Restart reasons and link switches that the step's change will owe."""
         return ((f"step {self.name}",) if self.restart else ()), {}
+
+    def files(self, context: StepContext) -> frozenset[str]:
+        """The paths of the files that the step says it writes."""
+        keys = self.keys(context.arguments)
+        return frozenset(key.removeprefix("file:") for key in keys if key.startswith("file:"))
 
     def commands(self, context: StepContext) -> Iterator[Any]:
         """The pyinfra commands that bring the effect about, in order."""
@@ -212,7 +247,10 @@ class PatchStep(Step):
         return edited
 
     def keys(self, arguments: Mapping[str, Any]) -> frozenset[str]:
-        return super().keys(arguments) or frozenset({f"file:{self.file}"})
+        return super().keys(arguments) | {f"file:{self.file}"}
+
+    def files(self, context: StepContext) -> frozenset[str]:
+        return super().files(context) | {self.path(context.settings)}
 
     def path(self, settings: Settings) -> str:
         """The file's path on the host."""
@@ -250,7 +288,7 @@ class UpgradeStep(Step):
     """A component moved to a version, side by side with the old one.
 
     The function installs into `directory`; the engine stamps it as complete, records that `link` must
-    point to it, and switches the link in the restart window after a snapshot of the state directory.
+    point to it, and switches the link in the restart window after a copy of the state.
     """
 
     link: str = ""
@@ -265,6 +303,14 @@ class UpgradeStep(Step):
     def keys(self, arguments: Mapping[str, Any]) -> frozenset[str]:
         return super().keys(arguments) | {f"link:{self.link}"}
 
+    def declared(self, place: Place) -> Iterable[Expectation]:
+        """The link, and behind it the stamp of this version: an older directory may be removed by a person."""
+        target = self.target(place.arguments)
+        stamp = f"{target.rpartition('/')[2]}\n".encode()
+        yield Link(self.link, target)
+        yield File(stamp_of(self.link), content=stamp, mode=None, owner=None, group=None)
+        yield from super().declared(place)
+
     def owes(self, context: StepContext) -> tuple[tuple[str, ...], Mapping[str, str]]:
         return (f"step {self.name}",), {self.link: self.target(context.arguments)}
 
@@ -272,7 +318,8 @@ class UpgradeStep(Step):
         """Holds when the component is at the version, or is complete beside it with the switch owed."""
         answer = super().check(context)
         target = self.target(context.arguments)
-        if answer is not Answer.DOES_NOT_HOLD or context.status.owed.switches.get(self.link) != target:
+        # With the switch owed it does not matter what is, or cannot be found, behind the link now.
+        if answer is Answer.HOLDS or context.status.owed.switches.get(self.link) != target:
             return answer
         return self.is_prepared(context)
 
@@ -303,3 +350,10 @@ def completion_of(directory: str) -> str:
     """The shell command that stamps a versioned directory, once everything in it is on the disk."""
     quoted, stamp = shlex.quote(directory), shlex.quote(stamp_of(directory))
     return f"sync -f {quoted} && basename {quoted} > {stamp} && sync {stamp} {quoted}"
+
+
+def _by_name(key: str, names: Mapping[str, str]) -> str:
+    """The key of a rendered file, or of a value in it, by the file's name, as patches write it."""
+    kind, _, what = key.partition(":")
+    path = what.partition("#")[0]
+    return f"file:{names.get(path, path)}" if kind in ("file", "value") else key

@@ -2,75 +2,144 @@
 
 from __future__ import annotations
 
-import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from pathlib import Path
+from typing import Any
 
-from engine.errors import Busy, LivenessFailed, Refused, StepFailed, UnknownState
+from engine import conversations
+from engine.conversations import Renewal
+from engine.errors import ExitCode, Refused, StepFailed, TenantryError, UnknownState
 from engine.hosts.ledger import Ledger
 from engine.hosts.session import Session
-from engine.hosts.status import Answer, Status
+from engine.hosts.status import Answer, Owed, Status
 from engine.records import RunResult
-from engine.registry.model import Gateway, Settings
+from engine.registry.settings import Settings
 from engine.releases.model import StepEntry
-from engine.render.compare import Difference, compare
+from engine.render.compare import compare
 from engine.steps.context import StepContext
 from engine.steps.operation import apply_step
 from engine.updater.assessment import Assessment, assess
 from engine.updater.events import Phase
 from engine.updater.job import Job
 from engine.updater.liveness import Restart, wait_for_life
+from engine.updater.mending import Mending
 from engine.updater.notify import Sender
 from engine.updater.outcome import Options, Outcome
 from engine.updater.owner_note import OwnerNote
-from engine.updater.quiesce import not_quiet, wait_for_silence
+from engine.updater.rendered import owed_by, reload_units, write_rendered
+from engine.updater.restart import OwedRestart
+from engine.updater.safety_net import Fall, SafetyNet
+from engine.updater.survivors import probe_after_survivors
 
-WINDOW = Path(__file__).with_name("window_script.py").read_text()
-SNAPSHOTS = "/var/lib/tenantry/snapshots"
-SNAPSHOTS_KEPT = 3
-DAEMON = "daemon"
 LIVENESS_WORDS = "proving that the owner can reach the gateway"
 
 
 @dataclass
 class Converge:
-    """A converge within a job that holds the tenant's lock; `run` is the whole of it."""
+    """A converge within a job that holds the tenant's lock; `run` is the whole of it.
+
+    `given_net` is the way back of a larger job that this converge is a part of; `mending` puts right what is broken
+    before the pending steps.
+    """
 
     job: Job
     session: Session
     options: Options
     sender: Sender
     claimed: bool = False
+    given_net: SafetyNet | None = None
+    mending: Mending | None = None
     _completed: list[str] = field(default_factory=list)
     _ran: list[str] = field(default_factory=list)
     _files: list[str] = field(default_factory=list)
     _messages: list[str] = field(default_factory=list)
+    _has_ended: bool = False
 
     def __post_init__(self) -> None:
         job = self.job
+        self.net = self.given_net or SafetyNet(job, self.session)
         self.note = OwnerNote(job.workspace, job.tenant, self.session, self.options.note, self.sender, self._say)
 
     def run(self) -> Outcome:
-        """Bring the tenant to the head and prove it; raises what stopped it, with the marker unchanged."""
-        assessment = self._assess()
-        if not assessment.has_changes:
+        """Bring the tenant to the head and prove it; raises what stopped it, with the marker unchanged.
+
+        Where the owner cannot reach the gateway afterwards, the tenant is put back, and the outcome says so.
+        """
+        status = self._probe()
+        if status.armed and not self.net.is_armed:
+            fall = self._finish_rollback(status)
+            if fall and not (self.options.retry and fall.is_alive):
+                return self._fallen(fall, status)
+            status = self._probe()
+        assessment = self._assess(status)
+        self._decide_mending()
+        if not assessment.has_changes and not self.mending:
             return self._unchanged(assessment)
+        if not self.options.retry:
+            self.net.refuse_held(assessment)
         assessment = self._claim(assessment)
-        self._apply(assessment)
-        self._render(assessment)
-        restart = self._restart_if_owed()
-        if self._settings.gateway:
-            self._enter(Phase.LIVENESS, LIVENESS_WORDS)
-        self._prove_life(restart)
+        self._announce(assessment)
+        self.net.take(assessment)
+        try:
+            restart = self._change(assessment)
+        except TenantryError as error:
+            if not self.net.catches(error):
+                self.net.remark()
+                raise
+            return self._fallen(self.net.roll_back(error), assessment.status)
+        self.net.confirm()
+        if self.mending:
+            self.mending.prove(self, assessment.plan.head)
         self._commit(assessment)
         self.note.send_owed()
         return self._outcome(assessment, RunResult.UPDATED, restarted=restart is not None)
 
+    def _change(self, assessment: Assessment) -> Restart | None:
+        """Everything between the recovery set and the commit."""
+        if self.mending:
+            self.mending.carry_out(self)
+        self._apply(assessment)
+        self._render(assessment)
+        owed = OwedRestart(self.job, self.session, self.net)
+        restart = owed.carry_out()
+        self._tell_of(owed.renewal)
+        if self._settings.gateway:
+            self._enter(Phase.LIVENESS, LIVENESS_WORDS)
+        self._prove_life(restart)
+        return restart
+
+    # Rollback
+
+    def _finish_rollback(self, status: Status) -> Fall | None:
+        """Finish the rollback that an earlier run's dead-man is armed for; None where it has done that by itself."""
+        self._claim_host()
+        if self.session.probe().armed is None:
+            return None
+        return self.net.finish(status)
+
+    def _fallen(self, fall: Fall, before: Status) -> Outcome:
+        """The outcome of a run that put the tenant back."""
+        version = str(before.marker.version) if before.marker.version else None
+        return Outcome(
+            slug=self._slug,
+            result=RunResult.ROLLED_BACK if fall.is_alive else RunResult.FAILED,
+            exit_code=ExitCode.FAILED,
+            from_version=version,
+            to_version=version,
+            steps=tuple(self._ran),
+            files=tuple(self._files),
+            restarted=True,
+            messages=(*self._messages, *fall.messages),
+            error=str(fall.error),
+        )
+
     # Probe and plan
 
-    def _assess(self) -> Assessment:
+    def _probe(self) -> Status:
         self.job.tell(Phase.PROBE, "asking the tenant")
-        status = self._await_survivor(self.session.probe())
+        return probe_after_survivors(self.job, self.session)
+
+    def _assess(self, status: Status) -> Assessment:
         assessment = assess(self.job.workspace, self.job.tenant, status)
         accepted, digest = self.options.plan_digests, assessment.digest()
         if accepted is not None and digest not in accepted:
@@ -88,28 +157,12 @@ class Converge:
             phase=Phase.PLAN.value,
             from_version=str(assessment.marker) if assessment.marker else None,
             to_version=str(assessment.plan.head),
-            planned_steps=tuple(str(planned.entry) for planned in assessment.plan.steps),
+            planned_steps=(
+                *(self.mending.words if self.mending else ()),
+                *(str(planned.entry) for planned in assessment.plan.steps),
+            ),
             releases=tuple(str(release.version) for release in assessment.plan.pending),
         )
-
-    def _await_survivor(self, status: Status) -> Status:
-        """Wait for a command that outlived an earlier run's connection, up to the transport's bound."""
-        transport, clock = self._settings.transport, self.job.clock
-        deadline = clock.monotonic() + transport.survivor_seconds
-        while status.host_lock.held:
-            if clock.monotonic() >= deadline:
-                raise Busy(
-                    f"a command of run {status.host_lock.run} still runs on the host",
-                    where=self._slug,
-                    hint="it is never killed; converge again when it has ended",
-                )
-            self.job.tell(
-                Phase.PROBE,
-                f"waiting for a command of run {status.host_lock.run} that still runs on the host",
-            )
-            clock.sleep(transport.survivor_poll_seconds)
-            status = self.session.probe()
-        return status
 
     def _unchanged(self, assessment: Assessment) -> Outcome:
         if self._settings.gateway:
@@ -122,14 +175,40 @@ class Converge:
                 self.note.deliver(owed.note)
         return self._outcome(assessment, RunResult.UNCHANGED, restarted=False)
 
+    # Mending
+
+    def _decide_mending(self) -> None:
+        """Have a `mending` only where it has something to do; what it leaves alone is said in any case."""
+        if self.mending is None:
+            return
+        self.job.tell(Phase.PLAN, "looking for what has to be put right")
+        is_needed = self.mending.decide(self.job.tenant, self.session)
+        self._messages.extend(self.mending.remarks)
+        if not is_needed:
+            self.mending = None
+
+    def run_again(self, entry: StepEntry) -> None:
+        """Run one step whatever its precondition says, and see that it holds afterwards."""
+        self._enter(Phase.APPLY, f"again: {entry}")
+        self._run_step(entry, self.context(entry.arguments, self.session.probe()), again=True)
+        self._note_completed(str(entry))
+
+    def note_phase(self, name: str) -> None:
+        """Count a phase of provisioning that was run again among what this run did."""
+        self._ran.append(name)
+        self._note_completed(name)
+
+    def note_file(self, path: str) -> None:
+        """Count a rendered file that was written early among what this run did."""
+        self._files.append(path)
+
     # Apply
 
     def _claim(self, assessment: Assessment) -> Assessment:
         """The assessment with a status that nobody can change any more; raises :class:`Refused` if it moved."""
         if self.claimed:
             return assessment
-        self.session.claim(self.job.run_id)
-        self.claimed = True
+        self._claim_host()
         status, before = self.session.probe(), assessment.status
         # The local lock is no word to an operator's other machine: only from the claim on is the host ours.
         if (status.marker, status.applied) != (before.marker, before.applied):
@@ -140,19 +219,26 @@ class Converge:
             )
         return replace(assessment, status=status)
 
+    def _claim_host(self) -> None:
+        if not self.claimed:
+            self.session.claim(self.job.run_id)
+            self.claimed = True
+
     def _apply(self, assessment: Assessment) -> None:
-        status = assessment.status
+        status = self.session.probe() if self.mending else assessment.status
         for position, planned in enumerate(assessment.plan.steps, start=1):
             self._enter(Phase.APPLY, f"step {position} of {len(assessment.plan.steps)}: {planned.entry}")
             status = self._apply_one(planned.entry, status)
-            self._completed.append(str(planned.entry))
-            self.job.update(completed_steps=tuple(self._completed))
+            self._note_completed(str(planned.entry))
+
+    def _note_completed(self, name: str) -> None:
+        self._completed.append(name)
+        self.job.update(completed_steps=tuple(self._completed))
 
     def _apply_one(self, entry: StepEntry, status: Status) -> Status:
         """Apply one step unless its precondition holds; returns a status that is fresh after it."""
-        step = self.job.workspace.catalog[entry.name]
-        context = self._context(entry, status)
-        answer = step.check(context)
+        context = self.context(entry.arguments, status)
+        answer = self.job.workspace.catalog[entry.name].check(context)
         if answer is Answer.UNKNOWN:
             raise UnknownState(
                 f"the precondition of step {entry} is unknown",
@@ -162,7 +248,14 @@ class Converge:
         if answer is Answer.HOLDS:
             self.job.tell(Phase.APPLY, f"{entry}: its effect is there already")
             return status
-        apply_step(step, context)
+        return self._run_step(entry, context)
+
+    def _run_step(self, entry: StepEntry, context: StepContext, *, again: bool = False) -> Status:
+        """Run one step and see that it holds; returns a status that is fresh after it."""
+        step = self.job.workspace.catalog[entry.name]
+        if step.irreversible:
+            self.net.record_irreversible(str(entry))
+        apply_step(step, context, again=again)
         self._ran.append(str(entry))
         fresh = replace(context, status=self.session.probe())
         after = step.check(fresh)
@@ -175,7 +268,8 @@ class Converge:
             )
         return fresh.status
 
-    def _context(self, entry: StepEntry, status: Status) -> StepContext:
+    def context(self, arguments: Mapping[str, Any], status: Status) -> StepContext:
+        """What a step or phase of this run may know and use."""
         return StepContext(
             tenant=self.job.tenant,
             settings=self._settings,
@@ -183,7 +277,7 @@ class Converge:
             status=status,
             fleet_root=self.job.workspace.fleet.root,
             state_directory=self.job.workspace.state_directory,
-            arguments=entry.arguments,
+            arguments=arguments,
             tell=lambda message: self.job.tell(Phase.APPLY, message),
         )
 
@@ -191,11 +285,14 @@ class Converge:
 
     def _render(self, assessment: Assessment) -> None:
         """Make the rendered set what the head says; what that owes is recorded before the first write."""
-        status = self.session.probe() if assessment.plan.steps else assessment.status
+        is_older = bool(assessment.plan.steps or self.mending)
+        status = self.session.probe() if is_older else assessment.status
         differences = tuple(compare(assessment.rendered, status.rendered))
         if differences:
             names = ", ".join(item.rendered.file.name for item in differences)
             self._enter(Phase.RENDER, f"other than rendered: {names}")
+            if any(conversations.is_personality(self._settings, item.rendered.file.path) for item in differences):
+                conversations.owe(self.session, self.job.workspace.fleet.root)
             restart, reloads = owed_by(differences)
             Ledger(self.session).owe(restart=restart, reloads=reloads)
             for difference in differences:
@@ -204,67 +301,21 @@ class Converge:
             status = self.session.probe()
         reload_units(self.session, status.owed.reloads)
 
-    # Quiesce and restart
-
-    def _restart_if_owed(self) -> Restart | None:
-        status = self.session.probe()
-        owed, gateway = status.owed, self._settings.gateway
-        if gateway is None or not (owed.restart or owed.switches):
-            return None
-        self._enter(Phase.QUIESCE, f"a restart is owed for: {', '.join(owed.restart)}")
-        quiesce = self._settings.quiesce
-        polls_left = quiesce.polls
-        while polls_left > 0:
-            polls_left -= wait_for_silence(
-                self.session.probe,
-                gateway,
-                replace(quiesce, polls=polls_left),
-                self.job.clock,
-                where=self._slug,
-                tell=lambda message: self.job.tell(Phase.QUIESCE, message),
-            )
-            self._enter(Phase.RESTART, f"silent for {quiesce.silence_seconds:g} s; restarting {gateway.unit}")
-            restart = self._window(gateway, status)
-            if restart:
-                return restart
-            self._enter(Phase.QUIESCE, "a message came between the gate and the restart")
-        raise not_quiet(quiesce, self._slug)
-
-    def _window(self, gateway: Gateway, status: Status) -> Restart | None:
-        """The restart window; None where the last look before the stop found a conversation."""
-        switches = dict(status.owed.switches)
-        snapshot = None
-        if switches:
-            source, directory = gateway.state_directory, f"{SNAPSHOTS}/{self.job.run_id}"
-            snapshot = {"source": source, "directory": directory, "keep": SNAPSHOTS_KEPT}
-        result = self.session.run_script(
-            WINDOW,
-            {
-                "unit": gateway.unit,
-                "database": gateway.database,
-                "silence_seconds": self._settings.quiesce.silence_seconds,
-                "empty_is_quiet": gateway.empty_history_is_quiet,
-                "switches": switches,
-                "snapshot": snapshot,
-            },
-        )
-        if result["outcome"] == "busy":
-            return None
-        if result["outcome"] == "unknown":
-            raise UnknownState(
-                f"whether the gateway is in conversation became unknown right before the restart: {result['problem']}",
-                where=self._slug,
-                hint=f"look at {gateway.database} on the host; nothing was stopped",
-            )
-        if result["outcome"] != "restarted":
-            raise LivenessFailed(
-                f"the restart failed: {result['problem']}",
-                where=self._slug,
-                hint=f"systemctl status {gateway.unit} on the host",
-            )
-        return Restart(old_pid=result["old_pid"], started_at=result["started_at"])
-
     # Liveness, commit, notify
+
+    def _tell_of(self, renewal: Renewal | None) -> None:
+        """Say what became of the conversations, and remember whether the owner must be told of it."""
+        if renewal is None:
+            return
+        self._has_ended = renewal.ended > 0
+        for message in renewal.messages():
+            self._messages.append(message)
+            self.job.tell(Phase.RESTART, message)
+
+    def _notice(self, owed: Owed) -> str | None:
+        """What the owner is told of conversations that this run, or one that it goes on from, has ended."""
+        sessions = self._settings.sessions
+        return sessions.reset.notice if sessions and sessions.reset and (owed.notice or self._has_ended) else None
 
     def _prove_life(self, restart: Restart | None, status: Status | None = None) -> None:
         gateway = self._settings.gateway
@@ -283,10 +334,12 @@ class Converge:
     def _commit(self, assessment: Assessment) -> None:
         pending, ledger = assessment.plan.pending, Ledger(self.session)
         self._enter(Phase.COMMIT, f"version {assessment.plan.head}" if pending else "the marker stays where it is")
+        notice = self._notice(assessment.status.owed)
+        if pending or notice:
+            self.note.owe(assessment, notice)
         if not pending:
             ledger.restarted()
             return
-        self.note.owe(assessment)
         digests = self.job.workspace.digests
         ledger.commit(
             assessment.plan.head, {str(release.version): digests[str(release.version)] for release in pending}
@@ -320,35 +373,3 @@ class Converge:
             restarted=restarted,
             messages=tuple(self._messages),
         )
-
-
-def owed_by(differences: tuple[Difference, ...]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The restart reasons and reloads that writing these files will owe."""
-    files = [difference.rendered.file for difference in differences]
-    restart = tuple(f"file {file.name}" for file in files if file.restart)
-    reloads = [DAEMON] if any(file.daemon_reload for file in files) else []
-    reloads += [unit for file in files for unit in file.reload]
-    return restart, tuple(dict.fromkeys(reloads))
-
-
-def write_rendered(session: Session, difference: Difference) -> None:
-    """Replace one file of the rendered set on the host, atomically."""
-    file = difference.rendered.file
-    session.write_file(file.path, difference.rendered.content, owner=file.owner, group=file.group, mode=file.mode)
-
-
-def reload_units(session: Session, owed: tuple[str, ...]) -> None:
-    """Carry out owed reloads, systemd itself first, and clear them. A unit that is gone needs none."""
-    if not owed:
-        return
-    session.check("systemctl daemon-reload")
-    for unit in owed:
-        if unit != DAEMON and not _is_gone(session, unit):
-            session.check(f"systemctl reload-or-restart {shlex.quote(unit)}")
-    Ledger(session).reloaded()
-
-
-def _is_gone(session: Session, unit: str) -> bool:
-    return (
-        session.check(f"systemctl show --property=LoadState --value -- {shlex.quote(unit)}").text.strip() == "not-found"
-    )

@@ -18,6 +18,7 @@ from engine.updater.assessment import render_heads
 from engine.updater.converge import Converge
 from engine.updater.events import Event, Phase
 from engine.updater.job import Job, run_job
+from engine.updater.mending import Mender, Mending
 from engine.updater.notify import Sender, send
 from engine.updater.outcome import Options, Outcome, placed
 from engine.updater.owner_note import check_note
@@ -33,24 +34,41 @@ def converge_many(
     *,
     parallel: int | None = None,
     sender: Sender = send,
+    mender: Mender | None = None,
 ) -> tuple[Outcome, ...]:
     """Converge `tenants`, at most `parallel` at a time; one tenant's failure leaves the others alone.
 
-    A tenant that waits, for silence above all, counts as none of the `parallel` ones. Raises
-    :class:`InvalidInput` before any connection for a template or a hand-written note that cannot be used.
+    With a `mender`, each run first puts right what that finds broken. A tenant that waits, for silence above all,
+    counts as none of the `parallel` ones. Raises :class:`InvalidInput` before any connection for a template or a
+    hand-written note that cannot be used.
     """
-
-    def converge_one(pool: SessionPool, tenant: Tenant) -> Outcome:
-        def work(job: Job) -> Outcome:
-            job.tell(Phase.CONNECT, "connecting")
-            with pool.session(tenant) as session:
-                return Converge(job, session, options, sender).run()
-
-        return run_job(workspace, tenant, "converge", work, pool.clock)
 
     if options.note is not None:
         check_note(workspace, options.note)
-    return map_tenants(workspace, tenants, converge_one, parallel=parallel)
+    return map_tenants(
+        workspace,
+        tenants,
+        lambda pool, tenant: converge_one(workspace, pool, tenant, options, sender, mender() if mender else None),
+        parallel=parallel,
+    )
+
+
+def converge_one(
+    workspace: Workspace,
+    pool: SessionPool,
+    tenant: Tenant,
+    options: Options,
+    sender: Sender = send,
+    mending: Mending | None = None,
+) -> Outcome:
+    """Converge one tenant within :func:`map_tenants`: its lock, its record, its connection."""
+
+    def work(job: Job) -> Outcome:
+        job.tell(Phase.CONNECT, "connecting")
+        with pool.session(tenant) as session:
+            return Converge(job, session, options, sender, mending=mending).run()
+
+    return run_job(workspace, tenant, "converge", work, pool.clock)
 
 
 def ask_many(
@@ -89,6 +107,17 @@ def map_tenants(
     Raises :class:`InvalidInput` before any connection where a template cannot be rendered.
     """
     render_heads(workspace, tenants)
+    return each_tenant(workspace, tenants, work, parallel=parallel)
+
+
+def each_tenant(
+    workspace: Workspace,
+    tenants: Sequence[Tenant],
+    work: Callable[[SessionPool, Tenant], Result],
+    *,
+    parallel: int | None = None,
+) -> tuple[Result, ...]:
+    """Like :func:`map_tenants`, for work that needs no rendered files."""
     settings = workspace.fleet.settings
     access = Access(workspace.fleet, workspace.state_directory, workspace.clock)
     results: dict[str, Result] = {}

@@ -15,6 +15,7 @@ from engine.errors import RecordFailed, TenantryError
 from engine.locks import HeldLock
 from engine.records import RunRecord
 from engine.registry.model import Tenant
+from engine.subject import Subject
 from engine.updater.events import Event, Phase
 from engine.updater.outcome import Outcome, failed, placed
 from engine.updater.workspace import Workspace
@@ -50,17 +51,23 @@ class Job:
 
 
 def run_job(
-    workspace: Workspace, tenant: Tenant, name: str, work: Callable[[Job], Outcome], clock: Clock | None = None
+    workspace: Workspace,
+    tenant: Tenant,
+    name: str,
+    work: Callable[[Job], Outcome],
+    clock: Clock | None = None,
+    *,
+    subject: Subject | None = None,
 ) -> Outcome:
     """Run `work` under the tenant's lock and record; never raises, one tenant never stops another.
 
     A busy tenant writes no record. An error that is not ours is a defect: its traceback goes to the
-    run's log only.
+    run's log only. `subject` is what is locked instead, for a job that leaves the tenant itself alone.
     """
-    run = new_run_id(workspace.clock)
+    run, subject = new_run_id(workspace.clock), subject or tenant.subject
     try:
-        with workspace.locks.hold(tenant.subject, job=name, run=run) as lock:
-            record = workspace.runs.start(tenant.subject, job=name, run=run, process=os.getpid())
+        with workspace.locks.hold(subject, job=name, run=run) as lock:
+            record = workspace.runs.start(subject, job=name, run=run, process=os.getpid())
             outcome = _work(Job(workspace, tenant, lock, record, clock or workspace.clock), work)
             workspace.report(Event(tenant.slug, Phase.DONE, outcome.error or outcome.result.value))
             return outcome
@@ -75,7 +82,7 @@ def _work(job: Job, work: Callable[[Job], Outcome]) -> Outcome:
     except TenantryError as error:
         outcome = failed(job.tenant.slug, placed(error, job.tenant), job.run_id)
     except Exception as error:
-        outcome = _defect(job, error)
+        outcome = failed(job.tenant.slug, defect(job.record, error, job.tenant.slug), job.run_id)
     return _finish(job, outcome)
 
 
@@ -96,15 +103,12 @@ def _versions(outcome: Outcome) -> dict[str, str]:
     return {name: version for name, version in versions.items() if version is not None}
 
 
-def _defect(job: Job, error: Exception) -> Outcome:
-    message = f"internal error: {type(error).__name__} in phase {job.record.state.phase}"
+def defect(record: RunRecord, error: Exception, where: str) -> TenantryError:
+    """What stands for an error that is not ours, which is being handled; its traceback goes to the run's log only."""
+    message = f"internal error: {type(error).__name__} in phase {record.state.phase}"
     try:
         for line in traceback.format_exc().splitlines():
-            job.record.log(line)
+            record.log(line)
     except RecordFailed:
         message += "; the log could not be written either"
-    return failed(
-        job.tenant.slug,
-        TenantryError(message, where=job.tenant.slug, hint=f"report it with the log {job.record.log_file}"),
-        job.run_id,
-    )
+    return TenantryError(message, where=where, hint=f"report it with the log {record.log_file}")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from engine.clock import Clock
 from engine.errors import LivenessFailed
 from engine.hosts.status import GatewayState, Status
-from engine.registry.model import Gateway, Liveness
+from engine.registry.settings import Gateway, Liveness
 
 # The host writes a channel's time after the window's own start time was read; clocks of one host agree.
 _SAME_MOMENT_SECONDS = 0.5

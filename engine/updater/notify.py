@@ -32,7 +32,8 @@ def send(target: str, text: str) -> Delivery:
     messenger = apprise.Apprise()
     if not messenger.add(target):
         return Delivery.REFUSED
-    with messenger.notify(body=text) as result:
+    # Said to be plain text, so that a service with markup of its own shows it as it is.
+    with messenger.notify(body=text, body_format=apprise.NotifyFormat.TEXT) as result:
         # Its own log, not the library's: other tenants' messages are under way at the same time.
         said = " ".join(entry.message.lower() for entry in result.logs())
         if result.status is AppriseResultStatus.SUCCESS:

@@ -13,11 +13,13 @@ from engine.registry.model import Tenant
 class Options:
     """What a person asked of a converge: plan digests to hold it to, and a hand-written owner note.
 
-    A tenant's plan must have one of `plan_digests`; None means any. A digest names its tenant.
+    A tenant's plan must have one of `plan_digests`; None means any. A digest names its tenant. `retry` goes on
+    although the tenant is held.
     """
 
     plan_digests: frozenset[str] | None = None
     note: str | None = None
+    retry: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,10 @@ from engine.errors import InvalidInput, TenantryError
 from engine.hosts.ledger import Ledger
 from engine.hosts.session import Session
 from engine.hosts.status import OwedNote
-from engine.registry.model import Settings, Tenant
+from engine.registry.model import Tenant
+from engine.registry.settings import Settings
 from engine.registry.text import utf16_length
+from engine.registry.windows import is_open
 from engine.releases.version import Version
 from engine.render.notes import check_hand_written, compose, prefix
 from engine.updater.assessment import Assessment
@@ -34,8 +36,10 @@ class OwnerNote:
         if self.hand_written is not None and not assessment.plan.pending:
             self.say("no release is pending, so the hand-written note is not sent")
 
-    def owe(self, assessment: Assessment) -> None:
+    def owe(self, assessment: Assessment, notice: str | None = None) -> None:
         """Record the message of the pending releases, before the marker makes them no longer pending.
+
+        `notice` is what else the owner must know.
 
         A note that an earlier run left for a version the tenant has reached is sent first; if that fails
         again, its notes become part of this message. One for a version the tenant never reached is replaced:
@@ -48,7 +52,7 @@ class OwnerNote:
             self.deliver(earlier)
             earlier = self.session.probe().owed.note
         if self.tenant.text_updates:
-            Ledger(self.session).note(OwedNote(str(assessment.plan.head), self._text(assessment, earlier)))
+            Ledger(self.session).note(OwedNote(str(assessment.plan.head), self._text(assessment, earlier, notice)))
 
     def send_owed(self) -> None:
         """Send what is owed now; the marker is written, so nothing here changes the run's result."""
@@ -60,7 +64,12 @@ class OwnerNote:
             self.say(f"the owner's note stays as it is recorded on the tenant: {error.message}")
 
     def deliver(self, note: OwedNote) -> None:
-        """Send `note` if there is a way to; it stays owed if there is none."""
+        """Send `note` if there is a way to and the owner is not to be left in peace now; else it stays owed."""
+        quiet = self.tenant.quiet_hours
+        if quiet and not note.sending and is_open((quiet,), self.workspace.clock.now()):
+            hours = f"{quiet.start} to {quiet.end}, {quiet.time_zone}"
+            self.say(f"the note for {note.version} stays owed: quiet hours of the owner ({hours})")
+            return
         try:
             target = self._target()
         except TenantryError as error:
@@ -68,13 +77,15 @@ class OwnerNote:
             return
         self.say(deliver(note, target, Ledger(self.session).note, self.sender))
 
-    def _text(self, assessment: Assessment, earlier: OwedNote | None) -> str:
+    def _text(self, assessment: Assessment, earlier: OwedNote | None, notice: str | None) -> str:
         if self.hand_written:
             return self.hand_written
         brand = self._settings.brand
         notes = [release.owner_note for release in assessment.plan.pending]
         if earlier:
             notes.insert(0, earlier.text.removeprefix(prefix(brand, Version.parse(earlier.version))))
+        if notice:
+            notes.append(notice)
         return compose(brand, assessment.plan.head, notes, self._settings.notify.limit_characters)
 
     def _target(self) -> str | None:

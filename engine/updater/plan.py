@@ -13,6 +13,7 @@ from engine.render.compare import text_diff
 from engine.render.notes import compose
 from engine.steps.context import StepContext
 from engine.updater.assessment import Assessment, assess
+from engine.updater.standing import armed_document, held_document
 from engine.updater.workspace import Workspace
 
 
@@ -20,13 +21,15 @@ from engine.updater.workspace import Workspace
 class StepForecast:
     """What is known now about one pending step.
 
-    `is_certain` is false where an earlier step of the plan would run first and may change the answer.
+    `is_certain` is false where an earlier step of the plan would run first and may change the answer. There is no
+    way back across a step that `is_irreversible` but a restore.
     """
 
     entry: str
     releases: tuple[str, ...]
     answer: Answer
     is_certain: bool
+    is_irreversible: bool = False
 
     @property
     def verdict(self) -> str:
@@ -77,6 +80,7 @@ class TenantPlan:
                     "answer": step.answer.value,
                     "certain": step.is_certain,
                     "verdict": step.verdict,
+                    "irreversible": step.is_irreversible,
                 }
                 for step in self.steps
             ],
@@ -97,12 +101,15 @@ class TenantPlan:
                 }
                 for item in assessment.differences
             ],
+            "held": held_document(assessment.status),
+            "armed": armed_document(assessment.status),
             "owed": {
                 "restart": list(owed.restart),
                 "reloads": list(owed.reloads),
                 "switches": dict(owed.switches),
             },
             "never_applied": [str(version) for version in assessment.applied.missed],
+            "removed": [str(version) for version in assessment.applied.removed],
             "owner_note": self.note,
             "diffs": [list(diff) for diff in self.diffs],
         }
@@ -123,7 +130,7 @@ def _forecast(workspace: Workspace, assessment: Assessment, session: Session) ->
         step = workspace.catalog[planned.entry.name]
         answer = step.check(_context(workspace, assessment, session, planned))
         releases = tuple(str(version) for version in planned.releases)
-        forecasts.append(StepForecast(str(planned.entry), releases, answer, is_certain))
+        forecasts.append(StepForecast(str(planned.entry), releases, answer, is_certain, step.irreversible))
         is_certain = is_certain and answer is Answer.HOLDS
     return tuple(forecasts)
 

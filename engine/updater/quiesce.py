@@ -8,7 +8,7 @@ from enum import Enum
 from engine.clock import Clock
 from engine.errors import NotQuiet, UnknownState
 from engine.hosts.status import GatewayState, HistoryState, Status
-from engine.registry.model import Gateway, Quiesce
+from engine.registry.settings import Gateway, Quiesce
 
 
 class Quietness(Enum):

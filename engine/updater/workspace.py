@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from engine import conversations
 from engine.clock import Clock, SystemClock
 from engine.errors import InvalidInput
 from engine.locks import LockDirectory
@@ -25,7 +26,10 @@ from engine.updater.events import Reporter, silent
 
 @dataclass(frozen=True)
 class Workspace:
-    """A checked fleet with its state directory, clock and reporter."""
+    """A checked fleet with its state directory, clock and reporter.
+
+    `own_secrets` follows references instead of the fleet's sources, for servers that must not get real ones.
+    """
 
     fleet: Fleet
     manifest: Manifest
@@ -33,6 +37,7 @@ class Workspace:
     state_directory: Path
     clock: Clock
     report: Reporter
+    own_secrets: SecretSources | None = None
 
     @cached_property
     def locks(self) -> LockDirectory:
@@ -44,9 +49,9 @@ class Workspace:
 
     @cached_property
     def secrets(self) -> SecretSources:
-        settings = self.fleet.settings.secrets
-        identity = self.state_directory / Path(settings.age_identity_file).expanduser()
-        return SecretSources(self.fleet.root, identity, settings.command_seconds)
+        if self.own_secrets:
+            return self.own_secrets
+        return secret_sources(self.fleet, self.state_directory)
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -67,6 +72,13 @@ class Workspace:
         return release_digests(self.manifest, self.step_infos)
 
 
+def secret_sources(fleet: Fleet, state_directory: Path) -> SecretSources:
+    """What follows the fleet's secret references on this machine."""
+    settings = fleet.settings.secrets
+    identity = state_directory / Path(settings.age_identity_file).expanduser()
+    return SecretSources(fleet.root, identity, settings.command_seconds)
+
+
 def open_workspace(
     root: Path, state_directory: Path | None = None, *, clock: Clock | None = None, report: Reporter = silent
 ) -> Workspace:
@@ -82,6 +94,7 @@ def open_workspace(
             hint="correct them; `tenantry release lint` shows them again",
         )
     _refuse_upgrades_without_gateway(fleet, manifest, catalog)
+    conversations.check(fleet)
     workspace = Workspace(fleet, manifest, catalog, state_directory or root / "var", clock or SystemClock(), report)
     # Reads every bundle: one that is missing or cannot be shipped is found here, not on the first tenant.
     _ = workspace.digests

@@ -13,6 +13,7 @@ from jsonschema import Draft202012Validator
 
 from engine.cli.app import run
 from tests.fleets import write_whole_fleet
+from tests.unit.hosted import write_hosted_fleet
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,13 @@ def valid(schema: str, document: Any) -> Any:
     text = files("engine.cli").joinpath("schemas", f"{schema}.json").read_text("utf-8")
     Draft202012Validator(json.loads(text)).validate(document)
     return document
+
+
+@pytest.fixture
+def hosted(tenantry: Tenantry) -> Tenantry:
+    """The same with hosted environments of the release notes-1, and no parent that is up."""
+    write_hosted_fleet(tenantry.root)
+    return tenantry
 
 
 @pytest.fixture

@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
+from engine.backups.proofs import Proof, ProofStore
 from engine.clock import SystemClock
 from engine.locks import LockDirectory
 from engine.records import RunResult, RunStore
@@ -37,7 +39,16 @@ def test_status_before_the_first_run_knows_nothing_and_writes_nothing(tenantry: 
     document = tenantry.document("status", "status")
     assert document == {
         "tenants": [
-            {"slug": slug, "version": None, "head": HEAD, "lock": None, "last_run": None, "live": None}
+            {
+                "slug": slug,
+                "version": None,
+                "head": HEAD,
+                "lock": None,
+                "last_run": None,
+                "last_proven_restore": None,
+                "last_rehearsal": None,
+                "live": None,
+            }
             for slug in ("maple", "harbor")
         ]
     }
@@ -116,3 +127,23 @@ def test_a_reader_that_leaves_early_is_no_error(tenantry: Tenantry):
     done = subprocess.run(["bash", "-c", f"{command} | head -1"], capture_output=True, text=True, check=True)
     assert done.stdout == "a line\n"
     assert done.stderr == ""
+
+
+def test_status_shows_how_old_the_last_proven_restore_is(tenantry: Tenantry):
+    proofs = ProofStore(tenantry.state_directory / "records")
+    phases = {"archive": 1.0}
+    good = Proof("r1", "20261101T000000Z", "2026-11-01T00:10:00Z", 61.5, RunResult.REHEARSED, ("mail",), phases)
+    proofs.record(MAPLE, good)
+    assert maple(tenantry)["last_proven_restore"] == {
+        "run": "r1",
+        "archive": "20261101T000000Z",
+        "at": "2026-11-01T00:10:00Z",
+        "duration_seconds": 61.5,
+        "result": "rehearsed",
+        "unproven": ["mail"],
+    }
+    proofs.record(MAPLE, replace(good, run="r2", result=RunResult.FAILED, error="maple: no"))
+    found = maple(tenantry)
+    assert found["last_proven_restore"]["run"] == "r1"
+    assert (found["last_rehearsal"]["run"], found["last_rehearsal"]["error"]) == ("r2", "maple: no")
+    assert "failed" in tenantry("status", "maple").out

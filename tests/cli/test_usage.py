@@ -23,11 +23,19 @@ from tests.fleets import MANIFEST, TENANTS
         (("plan", "--all", "--role", "test"), "in one way"),
         (("converge", "--role", "owner"), "--role"),
         (("converge", "--all", "--parallel", "0"), "--parallel"),
+        (("converge", "--all", "--plan", "sha256:0", "--repair"), "one of --plan and --repair"),
         (("provision", "maple"), "--confirm maple"),
         (("provision", "maple", "--confirm", "harbor"), "does not name"),
         (("provision",), "Missing argument"),
         (("provision", "maple", "--confirm", "harbor", "--dry-run"), "does not name"),
         (("resume",), "Missing argument"),
+        (("restore", "maple"), "replaces the files of maple: add --confirm maple"),
+        (("restore", "maple", "--onto"), "destroys the server of maple: add --confirm maple"),
+        (("restore", "maple", "--confirm", "harbor"), "does not name"),
+        (("restore", "maple", "--confirm", "maple", "--onto", "--path", "/srv"), "leave out --path"),
+        (("restore", "maple", "--onto", "--dry-run"), "leave one of them out"),
+        (("rehearse",), "--all, --role or --trade"),
+        (("rehearse", "--all", "--archive", "20261101T000000Z"), "name that tenant"),
         (("history",), "Missing argument"),
         (("nonsense",), "nonsense"),
         (("release", "lint", "--bogus"), "--bogus"),
@@ -50,10 +58,13 @@ def test_wrong_usage_exits_2_and_touches_nothing(tenantry: Tenantry, arguments: 
         ("provision", "nobody", "--confirm", "nobody"),
         ("provision", "nobody", "--dry-run"),
         ("resume", "nobody"),
+        ("restore", "nobody", "--confirm", "nobody"),
+        ("rehearse", "nobody"),
         ("status", "nobody"),
         ("history", "nobody"),
         ("logs", "nobody"),
         ("verify", "nobody"),
+        ("drift", "nobody"),
         ("render", "nobody"),
         ("lab", "up", "nobody"),
     ],
@@ -73,7 +84,9 @@ def test_a_trade_that_nobody_has_exits_2_and_names_the_trades(tenantry: Tenantry
     assert "bakery, real-estate" in result.err
 
 
-@pytest.mark.parametrize("command", ["plan", "converge", "verify", "status", "render", "release lint", "lab up"])
+@pytest.mark.parametrize(
+    "command", ["plan", "converge", "verify", "drift", "status", "render", "release lint", "lab up"]
+)
 def test_a_wrong_registry_exits_2_and_names_file_line_and_key(tenantry: Tenantry, command: str):
     text = TENANTS.replace("daily_backup: true", "daily_backup: 7", 1)
     (tenantry.root / "inventory/tenants.yaml").write_text(text)

@@ -31,7 +31,7 @@ def document(done: subprocess.CompletedProcess[str], schema: str) -> Any:
     return valid(schema, json.loads(done.stdout))
 
 
-@pytest.mark.parametrize("command", ["plan", "verify"])
+@pytest.mark.parametrize("command", ["plan", "verify", "drift"])
 def test_a_question_to_a_server_that_is_not_there_exits_4_and_writes_nothing(fleet: Path, command: str):
     done = tenantry(fleet, command, "--json")
     assert done.returncode == 4
@@ -41,6 +41,15 @@ def test_a_question_to_a_server_that_is_not_there_exits_4_and_writes_nothing(fle
     assert "maple probe: " in done.stderr
     assert not (fleet / "var" / "records").exists()
     assert not (fleet / "var" / "locks").exists()
+
+
+def test_a_step_that_expects_what_it_does_not_write_is_refused_before_any_connection(fleet: Path):
+    step = fleet / "deploys/steps/greeting.py"
+    text = step.read_text().replace("import Answer,", "import Answer, File,")
+    step.write_text(text.replace("writes=", 'expects=(File("/etc/other", content=b"x"),), writes='))
+    done = tenantry(fleet, "drift", "maple")
+    assert done.returncode == 2
+    assert "step greeting expects file:/etc/other" in done.stderr and "maple probe: " not in done.stderr
 
 
 def test_status_live_of_a_server_that_is_not_there_still_shows_the_records(fleet: Path):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.provision.providers.lab import HostSpec, Lab, ensure_identity
-from engine.registry.model import LabSettings
+from engine.registry.settings import LabSettings
 from tests.lab.fake_hetzner import TOKEN, FakeHetzner
 from tests.lab.light_fleet import LightFleet
 

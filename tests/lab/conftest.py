@@ -13,7 +13,7 @@ from engine.provision.providers.lab import Lab, ensure_identity
 from engine.provision.providers.lab.lab import CACHE_VARIABLE
 from engine.provision.providers.lab.machine import require
 from engine.registry.load import load_fleet
-from engine.registry.model import LabSettings
+from engine.registry.settings import LabSettings
 from tests.lab.dead_sessions import end_dead_labs, living_session
 from tests.lab.light_fleet import LightFleet
 

@@ -1,4 +1,4 @@
-"""Labs of test sessions that were killed: they would go on running until somebody notices.
+"""Labs and parents of test sessions that were killed: they would go on running until somebody notices.
 
 A session holds a kernel lock on a file in its base directory as long as it lives, and removes the file at its end.
 A file that is there and not locked is a dead session's, whatever became of its process id. No other lab is touched.
@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import fcntl
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from engine.environments.parents import LabParents
 from engine.provision.providers.lab import Lab
-from engine.registry.model import LabSettings
+from engine.registry.settings import LabSettings
 
 MARK = ".lab-session"
 
@@ -21,9 +23,11 @@ MARK = ".lab-session"
 @contextmanager
 def living_session(base: Path) -> Iterator[None]:
     """Mark `base` as the directory of a session that lives as long as the body runs."""
-    mark = base / MARK
-    with mark.open("w") as file:
+    mark, unlocked = base / MARK, base / f"{MARK}.new"
+    with unlocked.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Under its name only now: a session that begins at the same time would take an unlocked one for dead.
+        unlocked.rename(mark)
         yield
         mark.unlink()
 
@@ -38,12 +42,15 @@ def end_dead_labs(base: Path) -> None:
                 continue
             for state_directory in _labs_below(mark.parent):
                 Lab(state_directory, LabSettings(), print).destroy()
+                if (parents := state_directory / "lab/parents").exists():
+                    LabParents(state_directory, print).down()
+                    shutil.rmtree(parents.resolve())
             mark.unlink()
 
 
 def _labs_below(directory: Path) -> Iterator[Path]:
     for name, directories, _ in os.walk(directory):
-        # Whoever changes anything in a lab creates its lock first. Below it lie whole systems.
-        if "lab" in directories and Path(name, "lab/lock").exists():
+        # Whoever changes anything in a lab, or its parents, creates a lock first. Below it lie whole systems.
+        if "lab" in directories and any(Path(name, lock).exists() for lock in ("lab/lock", "lab/parents/lock")):
             directories.remove("lab")
             yield Path(name)

@@ -15,7 +15,7 @@ from typing import Any
 
 from engine.provision.providers.lab import HostSpec, Lab, commands, state
 from engine.provision.providers.lab.identity import public_half
-from engine.registry.model import LabSettings
+from engine.registry.settings import LabSettings
 
 run_command = subprocess.run
 replace_file = state.replace_file

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from engine.provision.providers.lab import HostSpec, Lab
@@ -61,6 +62,19 @@ def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
     while not holds():
         assert time.monotonic() < deadline, "the condition did not come true"
         time.sleep(0.05)
+
+
+@contextmanager
+def taken_network(lab: Lab) -> Iterator[None]:
+    """Somebody else has the network that the lab had last."""
+    record = lab.state.read_lab()
+    assert record is not None
+    route = ("blackhole", record.subnet)
+    subprocess.run(("ip", "route", "add", *route), check=True)
+    try:
+        yield
+    finally:
+        subprocess.run(("ip", "route", "delete", *route), check=True)
 
 
 def traces(lab: Lab) -> set[str]:

@@ -30,11 +30,13 @@ NO_OPTIONS = Options()
 RESET = """
 set -e
 cd /var/lib/tenantry
-rm -rf version applied.json owed.json copies snapshots
+rm -rf version applied.json owed.json held.json copies recovery aside deadman
+systemctl disable --now tenantry-deadman.timer 2>/dev/null || true
+rm -f /etc/systemd/system/tenantry-deadman.*
 systemctl stop light-gateway
 find /srv/light -mindepth 1 ! -name SOUL.md -delete
 sed -i /please/d /srv/light/SOUL.md
-rm -rf /opt/light/1.1
+rm -rf /opt/light/1.1 /opt/light/2.* /etc/light
 ln -sfn /opt/light/1.0 /opt/light/current
 systemctl reset-failed light-gateway 2>/dev/null || true
 systemctl start light-gateway
@@ -171,7 +173,8 @@ class LightFleet:
         self.run(
             slug,
             'python3 -c \'import sqlite3, time; c = sqlite3.connect("/srv/light/state.db"); '
-            f'c.execute("INSERT INTO messages VALUES (1, 2, \\"{text}\\", ?)", (time.time() - {age_seconds},)); '
+            f'c.execute("INSERT INTO messages (session_id, role, content, timestamp) VALUES (1, 2, \\"{text}\\", ?)", '
+            f"(time.time() - {age_seconds},)); "
             "c.commit()'",
         )
 

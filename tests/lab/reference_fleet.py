@@ -32,7 +32,7 @@ QUICK: Mapping[str, Mapping[str, Any]] = {
 ASK = """
 set -eu
 key=$(sed -n 's/^API_SERVER_KEY="\\(.*\\)"$/\\1/p' /etc/tenant/gateway.env)
-curl --silent --fail --show-error --max-time 60 http://127.0.0.1:8642/v1/chat/completions \\
+curl --silent --fail --show-error --max-time 60 http://127.0.0.1:{port}/v1/chat/completions \\
     --header @- --header 'Content-Type: application/json' --header X-Hermes-Session-Id:{session} --data {body} <<END
 Authorization: Bearer $key
 END
@@ -84,10 +84,10 @@ class ReferenceFleet:
         assert done.returncode == 0, done.stderr.decode(errors="replace")
         return done.stdout.decode()
 
-    def ask(self, slug: str, session: str, text: str) -> str:
-        """Say something to the tenant's assistant and return its answer."""
+    def ask(self, slug: str, session: str, text: str, port: int = 8642) -> str:
+        """Say something to the tenant's assistant, or to the one that answers at `port` there; returns its answer."""
         body = json.dumps({"model": "any", "messages": [{"role": "user", "content": text}]})
-        answer = json.loads(self.run(slug, ASK.format(session=session, body=shlex.quote(body))))
+        answer = json.loads(self.run(slug, ASK.format(port=port, session=session, body=shlex.quote(body))))
         content: str = answer["choices"][0]["message"]["content"]
         return content
 

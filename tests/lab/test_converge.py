@@ -41,13 +41,14 @@ def test_a_fresh_tenant_reaches_the_head_and_a_second_run_changes_nothing(maple:
     assert maple.run("maple", "systemctl show -P MainPID light-gateway.service") == pid
 
 
-def test_an_upgrade_takes_a_snapshot_of_the_state_before_the_switch(maple: LightFleet):
+def test_a_restart_copies_the_state_into_the_recovery_set_before_the_switch(maple: LightFleet):
     maple.say("maple", "remember me", age_seconds=1000)
     outcome = maple.converge("maple")
-    snapshot = f"/var/lib/tenantry/snapshots/{outcome.run}"
-    text = maple.run("maple", f"sqlite3 {snapshot}/state.db 'SELECT content FROM messages'")
+    found = f"/var/lib/tenantry/recovery/{outcome.run}"
+    text = maple.run("maple", f"sqlite3 {found}/state/0/state.db 'SELECT content FROM messages'")
     assert text.strip() == "remember me"
-    assert maple.run("maple", f"stat -c %a {snapshot}/..").strip() == "700"
+    assert maple.run("maple", f"stat -c %a {found} {found}/..").split() == ["700", "700"]
+    assert maple.run("maple", "ls /var/lib/tenantry/deadman 2>/dev/null || true") == ""
 
 
 def test_a_patch_keeps_the_file_as_it_was_before_its_first_edit(maple: LightFleet):
@@ -218,7 +219,8 @@ def test_a_tenant_in_conversation_keeps_no_other_one_waiting(two: LightFleet):
         if event.subject == "cedar" and event.phase is Phase.DONE:
             talking.append("cedar")
 
-    two.change_settings(quiesce={"polls": 200})
+    # So long that no pause of a machine at work, between a word and the next look, counts as silence.
+    two.change_settings(quiesce={"polls": 2000, "silence_seconds": 9})
     outcomes = two.converge_all(parallel=1, report=talk)
     assert [outcome.error for outcome in outcomes] == [None, None]
     assert [event.subject for event in two.events if event.phase is Phase.DONE] == ["cedar", "maple"]

@@ -3,21 +3,31 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
+from engine.backups.reading import open_archive
+from engine.backups.run import BackupOutcome, backup_many
+from engine.errors import ExitCode
 from engine.provision.installer import provision_many
 from engine.records import RunResult
 from engine.updater.fleet import ask_many
 from engine.updater.outcome import Outcome
 from engine.updater.verify import Verification, verify
-from tests.lab.reference_fleet import ReferenceFleet
+from tests.lab.reference_fleet import ReferenceFleet, change_yaml
 
 BEFORE_PLAIN_LANGUAGE = 3
 BEFORE_THE_SESSION_RESET = 18
 UNIT = "tenant-gateway.service"
+LOOK = """
+find /etc/tenant /etc/caddy /etc/systemd/system /opt/tenant-* /usr/local/bin /srv/tenant/guides /srv/tenant/skills \\
+    -printf '%p %y %m %u:%g %l\\n' | sort
+find /etc/tenant /etc/caddy /etc/systemd/system /opt/tenant-* -type f -exec sha256sum {} + | sort
+cat /var/lib/tenantry/version /var/lib/tenantry/applied.json
+"""
 SKILL = "/srv/tenant/skills/real-estate/listing-text/SKILL.md"
 
 
@@ -185,6 +195,32 @@ def test_both_tenants_run_the_same_installed_bytes(fleet: SpokenWith) -> None:
     assert set(maple) ^ set(harbor) == set()
 
 
+# What is below a tenant's directories and in no archive: made again, of one process, or a secret that has a reference.
+LEFT_OUT = re.compile(
+    r"/srv/tenant/home/(logs/.*|cron/ticker_.*|gateway\.(pid|lock)|gateway_state\.json|gateway-starts\.log.*"
+    r"|[a-z]+_cache/.*|state/gateway\.heartbeat)|.*\.db-(wal|shm)|/etc/tenant/gateway\.env"
+)
+
+
+def test_an_archive_holds_what_a_tenant_is_and_nothing_else(fleet: SpokenWith, slug: str) -> None:
+    workspace = fleet.workspace
+    (outcome,) = backup_many(workspace, [workspace.fleet.tenants[slug]])
+    assert isinstance(outcome, BackupOutcome) and outcome.stored and outcome.stored.manifest, outcome.error
+    with open_archive(outcome.stored.path) as reader:
+        members = {entry.member.path: entry.member for entry in reader}
+    places = "/srv/tenant /var/lib/tenant-* /etc/tenant /etc/caddy /opt/tenant-* /usr/local/bin/tenant-*"
+    there = set(fleet.run(slug, f"find {places} /etc/systemd/system/tenant-* -type f").splitlines())
+    forgotten = {path for path in there - set(members) if not LEFT_OUT.fullmatch(path)}
+    assert forgotten == set()
+    assert not [path for path in members if LEFT_OUT.fullmatch(path)]
+    assert [path for path in members if path.startswith("/opt/runtime")] == ["/opt/runtime/current"]
+    assert members["/srv/tenant/home/state.db"].owner == "hermes"
+    databases = outcome.stored.manifest.databases
+    assert databases["/srv/tenant/home/state.db"].tables["messages"] > 0
+    assert outcome.stored.manifest.version == str(workspace.manifest.head)
+    assert outcome.stored.manifest.uncompressed_bytes < 20_000_000
+
+
 def _forget_releases_from(fleet: SpokenWith, slug: str, version: str) -> None:
     """Put the marker back to before a release, as on a tenant that has not had it yet."""
     versions = [str(release.version) for release in fleet.workspace.manifest]
@@ -196,3 +232,28 @@ def _forget_releases_from(fleet: SpokenWith, slug: str, version: str) -> None:
         f"[applied.pop(version) for version in {json.dumps(forgotten)}]; "
         'json.dump(applied, open("applied.json", "w"))\'',
     )
+
+
+def test_a_broken_release_is_rolled_back_and_the_tenant_converses_again(fleet: SpokenWith) -> None:
+    unit = fleet.root / "templates/tenant-gateway.service.j2"
+    good = unit.read_text()
+    before = fleet.run("maple", LOOK)
+    fleet.ask("maple", "rolled-back", "Before")
+    change_yaml(
+        fleet.root / "inventory/fleet.yaml",
+        lambda found: {**found, "liveness": {"port_seconds": 20, "channel_seconds": 5}},
+    )
+    unit.write_text(good.replace("ExecStart=", "ExecStart=/bin/false "))
+    try:
+        (outcome,) = fleet.converge("maple")
+        assert (outcome.result, outcome.exit_code) == (RunResult.ROLLED_BACK, ExitCode.FAILED), outcome
+        (again,) = fleet.converge("maple")
+        assert again.result is RunResult.FAILED and "held back" in str(again.error)
+    finally:
+        unit.write_text(good)
+    assert fleet.run("maple", LOOK) == before
+    assert "turns: 2 first: «Before» last: «And after?»" in fleet.ask("maple", "rolled-back", "And after?")
+    assert fleet.host("maple").check_output("systemctl --failed --plain --no-legend") == ""
+    assert fleet.run("maple", "ls /etc/systemd/system/tenantry-* 2>/dev/null || true") == ""
+    (unchanged,) = fleet.converge("maple")
+    assert (unchanged.result, unchanged.error) == (RunResult.UNCHANGED, None)

@@ -41,7 +41,8 @@ def test_it_lists_its_model(stub: str) -> None:
 def test_it_answers_whole_and_logs_the_turn(stub: str, tmp_path: Path) -> None:
     reply = httpx.post(f"{stub}/v1/chat/completions", json={"model": "m", "messages": MESSAGES}).json()
     assert reply["choices"][0]["message"]["content"] == ANSWER
-    assert json.loads((tmp_path / "log").read_text()) == {"model": "m", "provider": None, "answer": ANSWER}
+    logged = json.loads((tmp_path / "log").read_text())
+    assert logged == {"model": "m", "provider": None, "answer": ANSWER, "messages": MESSAGES}
 
 
 def test_it_answers_in_a_stream(stub: str) -> None:

@@ -3,109 +3,89 @@
 from __future__ import annotations
 
 import os
-import sqlite3
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from engine.updater.converge import WINDOW
-
-SYSTEMCTL = """#!/bin/sh
-echo "$*" >> {log}
-case "$*" in
-  *ActiveState*) echo active;;
-  *MainPID*) echo 7;;
-  reset-failed*) echo "Unit gateway.service not loaded." >&2; exit 1;;
-esac
-"""
-
-Window = Callable[..., dict[str, Any]]
+from engine.recovery.assembly import assembled
+from engine.updater.restart import WINDOW
+from tests.local.recovering import Tenant
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> Path:
-    return tmp_path / "systemctl.log"
+def tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tenant:
+    """A tenant whose last message is old, with a recovery set of run ``r1`` and a link to switch."""
+    made = Tenant.create(tmp_path, monkeypatch)
+    made.take("r1")
+    return made
 
 
-@pytest.fixture
-def window(tmp_path: Path, log: Path, monkeypatch: pytest.MonkeyPatch) -> Window:
-    """Run the script for a gateway whose last message is old, in its own state directory."""
-    program = tmp_path / "bin/systemctl"
-    program.parent.mkdir()
-    program.write_text(SYSTEMCTL.format(log=log))
-    program.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    database = sqlite3.connect(_state(tmp_path) / "state.db")
-    database.execute("CREATE TABLE messages (timestamp REAL)")
-    database.execute("INSERT INTO messages VALUES (?)", (time.time() - 1000,))
-    database.commit()
-    database.close()
-    (tmp_path / "current").symlink_to("/opt/old")
-
-    def run(**changes: Any) -> dict[str, Any]:
-        parameters = {
-            "unit": "gateway.service",
-            "database": str(_state(tmp_path) / "state.db"),
-            "silence_seconds": 90,
-            "empty_is_quiet": True,
-            "switches": {str(tmp_path / "current"): "/opt/new"},
-            "snapshot": {"source": str(_state(tmp_path)), "directory": str(tmp_path / "snapshots/r2"), "keep": 2},
-            **changes,
-        }
-        space: dict[str, Any] = {"PARAMETERS": parameters}
-        exec(compile(WINDOW, "window", "exec"), space)
-        result: dict[str, Any] = space["RESULT"]
-        return result
-
-    return run
+def window(tenant: Tenant, **changes: Any) -> dict[str, Any]:
+    parameters = {
+        "unit": "gateway.service",
+        "database": str(tenant.database),
+        "silence_seconds": 90,
+        "empty_is_quiet": True,
+        "switches": {str(tenant.link): "/opt/new"},
+        "set": "r1",
+        "conversations": None,
+        **changes,
+    }
+    result: dict[str, Any] = tenant.run(assembled(WINDOW), parameters)
+    return result
 
 
-def _state(tmp_path: Path) -> Path:
-    directory = tmp_path / "state"
-    directory.mkdir(exist_ok=True)
-    return directory
-
-
-def test_the_link_is_switched_after_a_snapshot_while_the_gateway_is_stopped(window: Window, tmp_path: Path, log: Path):
-    result = window()
+def test_the_link_is_switched_after_the_state_is_saved_while_the_gateway_is_stopped(tenant: Tenant):
+    result = window(tenant)
     assert (result["outcome"], result["old_pid"]) == ("restarted", 7)
-    assert (tmp_path / "current").readlink() == Path("/opt/new")
-    assert (tmp_path / "snapshots/r2/state.db").exists()
-    assert [line.split()[0] for line in log.read_text().splitlines()][-4:] == [
-        "stop", "daemon-reload", "reset-failed", "start",
-    ]  # fmt: skip
+    assert tenant.link.readlink() == Path("/opt/new")
+    assert (tenant.set_of("r1") / "state/0/state.db").read_bytes() == tenant.database.read_bytes()
+    assert [line.split()[0] for line in tenant.told()][-4:] == ["stop", "daemon-reload", "reset-failed", "start"]
 
 
-def test_a_unit_that_systemd_has_dropped_has_no_failures_to_forget(window: Window):
-    assert window(snapshot=None)["outcome"] == "restarted"
+def test_a_unit_that_systemd_has_dropped_has_no_failures_to_forget(tenant: Tenant):
+    assert window(tenant, set=None)["outcome"] == "restarted"
 
 
-def test_a_snapshot_that_fails_says_why_leaves_nothing_and_the_gateway_runs_again(
-    window: Window, tmp_path: Path, log: Path
+def test_a_copy_that_fails_says_why_leaves_nothing_and_the_gateway_runs_again(
+    tenant: Tenant, monkeypatch: pytest.MonkeyPatch
 ):
-    cp = tmp_path / "bin/cp"
-    cp.write_text('#!/bin/sh\nmkdir "$4"; echo "No space left on device" >&2; exit 1\n')
-    cp.chmod(0o755)
-    result = window()
+    def full(*arguments: Any, **more: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "utime", full)
+    result = window(tenant)
     assert result["outcome"] == "refused" and "No space left on device" in result["problem"]
-    assert (tmp_path / "current").readlink() == Path("/opt/old")
-    assert os.listdir(tmp_path / "snapshots") == []
-    assert log.read_text().splitlines()[-1] == "start gateway.service"
+    assert tenant.link.readlink() == Path("/opt/old")
+    assert not (tenant.set_of("r1") / "state").exists()
+    assert tenant.told()[-1] == "start gateway.service"
 
 
-def test_what_an_interrupted_window_left_is_cleared_away(window: Window, tmp_path: Path):
-    (tmp_path / "snapshots/r1.partial").mkdir(parents=True)
-    assert window()["outcome"] == "restarted"
-    assert os.listdir(tmp_path / "snapshots") == ["r2"]
+def test_without_room_nothing_is_stopped(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    usage = os.statvfs_result((4096, 4096, 10, 0, 0, 0, 0, 0, 0, 255))
+    monkeypatch.setattr(os, "statvfs", lambda path: usage)
+    result = window(tenant)
+    assert result["outcome"] == "refused" and "no room" in result["problem"]
+    assert not any(line.startswith("stop") for line in tenant.told())
+
+
+def test_what_an_interrupted_window_left_is_cleared_away(tenant: Tenant):
+    (tenant.set_of("r1") / "state.partial").mkdir()
+    (tenant.set_of("r1") / "state.partial/0").write_text("half")
+    assert window(tenant)["outcome"] == "restarted"
+    assert not (tenant.set_of("r1") / "state.partial").exists()
+
+
+def test_the_state_of_a_second_window_is_not_what_the_set_is_for(tenant: Tenant):
+    window(tenant)
+    (tenant.state / "later").touch()
+    assert window(tenant)["outcome"] == "restarted"
+    assert not (tenant.set_of("r1") / "state/0/later").exists()
 
 
 @pytest.mark.parametrize("content", [b"garbage" * 100, b""])
-def test_a_history_that_cannot_be_read_any_more_stops_nothing(
-    window: Window, tmp_path: Path, log: Path, content: bytes
-):
-    (_state(tmp_path) / "state.db").write_bytes(content)
-    assert window()["outcome"] == "unknown"
-    assert "stop" not in log.read_text()
+def test_a_history_that_cannot_be_read_any_more_stops_nothing(tenant: Tenant, content: bytes):
+    tenant.database.write_bytes(content)
+    assert window(tenant)["outcome"] == "unknown"
+    assert not any(line.startswith("stop") for line in tenant.told())

@@ -8,7 +8,9 @@ from typing import Any
 
 from engine.errors import InvalidInput
 from engine.registry.freeze import freeze
-from engine.registry.model import Fleet, Provider, RenderedFile, Role, Settings, Tenant
+from engine.registry.model import Fleet, Role, Tenant
+from engine.registry.safeguards import Provider
+from engine.registry.settings import RenderedFile, Settings
 from engine.releases.model import Manifest, Release, StepClass, StepEntry, StepInfo
 from engine.releases.version import Version
 

@@ -28,6 +28,16 @@ def test_host_records_come_back(tmp_path: Path) -> None:
     assert state.read_host("maple") is None
 
 
+def test_a_host_record_from_before_labels_is_a_tenants(tmp_path: Path) -> None:
+    state = LabState(tmp_path)
+    state.write_host(RECORD)
+    content = json.loads(state.host_file("maple").read_text())
+    del content["label"]
+    state.host_file("maple").write_text(json.dumps(content))
+    assert state.read_host("maple") == RECORD
+    assert RECORD.label is None
+
+
 def test_service_records_come_back(tmp_path: Path) -> None:
     state = LabState(tmp_path)
     assert state.read_stub() is None

@@ -16,7 +16,8 @@ from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
 from engine.provision.providers.lab import HostSpec, Lab, ensure_identity
 from engine.registry.load import load_fleet
-from engine.registry.model import LabSettings, Tenant
+from engine.registry.model import Tenant
+from engine.registry.settings import LabSettings
 
 RECORD = """\
   {slug}:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gevent
 import pytest
 
-from engine.errors import Busy, CommandLost, StaleRun
+from engine.errors import ArchiveRejected, Busy, CommandLost, CommandTimedOut, StaleRun
 from engine.hosts import host_lock
 from engine.hosts.host_lock import Guarded
 from tests.lab.hosts.bare_fleet import BareFleet
@@ -90,3 +90,29 @@ def test_the_probe_neither_takes_nor_makes_the_lock(bare: BareFleet):
 def _cut_when_started(bare: BareFleet) -> None:
     until(lambda: bare.has("/root/started"), "the command runs")
     bare.lab.cut("maple")
+
+
+class Broken:
+    """A sink that cannot take what comes."""
+
+    def write(self, data: bytes) -> None:
+        raise ArchiveRejected("no room")
+
+
+def test_a_direct_command_ends_with_its_link_and_leaves_the_host_free(bare: BareFleet):
+    endless = "touch /root/began; while echo noise; do sleep 0.01; done; touch /root/ended"
+    with bare.session() as session:
+        session.claim("run-1")
+        with pytest.raises(ArchiveRejected):
+            session.execute(endless, stdout=Broken(), direct=True)
+    with bare.session(**QUICK) as session:
+        session.claim("run-2")
+        assert session.probe().host_lock.held is False
+    assert bare.has("/root/began")
+
+
+def test_a_command_that_prints_without_an_end_is_bounded(bare: BareFleet):
+    with bare.session() as session:
+        session.claim("run-1")
+        with pytest.raises(CommandTimedOut):
+            session.execute("exec yes", timeout_seconds=1, direct=True)

@@ -36,6 +36,10 @@ def test_each_release_runs_its_own_steps_only(walk: Walk) -> None:
     assert walk.steps == {str(release.version): tuple(str(entry) for entry in release.steps) for release in RELEASES}
 
 
+def test_a_tenant_that_was_left_alone_shows_no_drift_at_any_version(walk: Walk) -> None:
+    assert walk.drift == {str(release.version): [] for release in RELEASES}
+
+
 def test_a_fresh_tenant_and_a_walked_one_are_equal_file_by_file(walk: Walk) -> None:
     assert list(lines(walk.different_from_fresh)) == []
     assert walk.compared > 10_000

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from engine.provision.providers.lab import Lab
 
-# Logs, caches, bytecode, what a boot or a package manager notes for itself.
+# Logs, caches, bytecode, what a boot, a package manager or a daily timer of Debian notes for itself.
 NOT_COMPARED = (
     "tmp",
     "var/tmp",
@@ -22,9 +22,12 @@ NOT_COMPARED = (
     "var/lib/systemd",
     "var/lib/apt",
     "var/lib/dpkg/lock",
-    # Copies of files, snapshots, receipts and the work in hand; marker and digests are compared.
+    "var/lib/logrotate",
+    # Copies of files, earlier personalities, snapshots, receipts and the work in hand; marker and digests are compared.
     "var/lib/tenantry/copies",
-    "var/lib/tenantry/snapshots",
+    "var/lib/tenantry/conversations",
+    "var/lib/tenantry/recovery",
+    "var/lib/tenantry/aside",
     "var/lib/tenantry/receipts",
     "var/lib/tenantry/staging",
     "var/lib/tenantry/run",

@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from engine.clock import SystemClock, new_run_id
+from engine.drift.check import check_many
+from engine.drift.report import Drift
 from engine.hosts.session import Session
 from engine.hosts.status import Answer
 from engine.provision.installer import provision_many
@@ -59,6 +61,7 @@ class Walk:
     starts: Sequence[int]
     changed_by_second_run: dict[str, dict[str, tuple[str, str]]] = field(default_factory=dict)
     steps: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    drift: dict[str, object] = field(default_factory=dict)
     different_from_fresh: dict[str, tuple[str, str]] = field(default_factory=dict)
     compared: int = 0
 
@@ -108,6 +111,7 @@ class Walk:
             self.walked.release(number)
             self._converge()
             self.steps[version] = self._completed()
+        self.drift[version] = drift_of(self.walked.workspace)
         if number in self.starts:
             park(self.walked.lab, SLUG, parked_name(number))
         before = self.tree.read()
@@ -161,6 +165,12 @@ class Command:
             return {outcome["slug"]: outcome for outcome in json.loads(output)["tenants"]}
         except ValueError as error:
             raise AssertionError(f"no document: {output[-2000:]} {errors[-2000:]}") from error
+
+
+def drift_of(workspace: Workspace) -> object:
+    """The keys that are not as expected, or the error that stands in their place."""
+    (found,) = check_many(workspace, [workspace.fleet.tenants[SLUG]])
+    return [str(item) for item in found.differences] if isinstance(found, Drift) else found
 
 
 def parked_name(number: int) -> str:

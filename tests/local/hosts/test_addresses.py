@@ -12,7 +12,8 @@ from engine.errors import Unreachable
 from engine.hosts import known_hosts
 from engine.hosts.addresses import target_of
 from engine.hosts.known_hosts import HostKey
-from engine.registry.model import Fleet, Settings
+from engine.registry.model import Fleet
+from engine.registry.settings import Settings
 from tests.unit.fleets import make_tenant
 
 KEY = HostKey("ssh-ed25519", b"\0\0\0\x0bssh-ed25519\0\0\0 " + bytes(32))

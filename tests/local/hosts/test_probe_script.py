@@ -17,7 +17,7 @@ import pytest
 
 from engine.hosts import probe_gateway_script, probe_script
 from engine.hosts.probe import Extra, make_script
-from engine.registry.model import Gateway, Route, Settings
+from engine.registry.settings import Gateway, Route, Settings
 from tests.unit.fleets import make_rendered, make_tenant
 
 MESSAGES = "CREATE TABLE messages (session_id, role, content, timestamp REAL)"

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
+from engine.drift.expected import OwnerKind, Phases, expected_state
+from engine.environments.releases import load_releases
 from engine.registry.load import load_fleet
 from engine.registry.yaml_loader import load
 from engine.releases.lint import lint
@@ -20,6 +22,7 @@ from engine.releases.version import Version
 from engine.render.rendered_set import Edit, Rendered, render_set
 from engine.steps.catalog import load_catalog, load_module
 from engine.steps.step import PatchStep
+from engine.updater.workspace import open_workspace
 
 ROOT = Path(__file__).resolve().parents[3]
 FLEET = load_fleet(ROOT)
@@ -82,7 +85,8 @@ def test_what_a_release_brings_is_checked_from_that_release_on() -> None:
 
 
 def test_lab_hosts_hold_every_package_because_they_have_no_index() -> None:
-    assert set(BOOTSTRAP.PACKAGES) == set(FLEET.settings.lab.packages)
+    hosted = {package for release in load_releases(FLEET.root).values() for package in release.packages}
+    assert {*BOOTSTRAP.PACKAGES, *hosted} == set(FLEET.settings.lab.packages)
 
 
 def test_only_real_estate_tenants_get_the_real_estate_skills() -> None:
@@ -147,3 +151,21 @@ def test_personality_patches_find_what_they_edit() -> None:
         "## The inbox",
     ):
         assert head.count(words) == 1, words
+
+
+@pytest.mark.parametrize("slug", FLEET.tenants)
+def test_every_step_says_what_it_leaves_and_every_version_can_be_folded(slug: str) -> None:
+    workspace, phases = open_workspace(ROOT), Phases.load(ROOT)
+    tenant = FLEET.tenants[slug]
+    states = [
+        expected_state(workspace, phases, tenant, version)
+        for version in (None, *(release.version for release in MANIFEST))
+    ]
+    assert [len(state) for state in states] == sorted(len(state) for state in states)
+    owners = {item.owner.name for item in states[-1].values() if item.owner.kind is OwnerKind.STEP}
+    patches = {name for name, step in CATALOG.items() if isinstance(step, PatchStep) and not step.expects}
+    expecting = {owner.partition("(")[0] for owner in owners}
+    other_trades = {step.name for step in CATALOG.values() if not step.applies_to(tenant)}
+    # Patches of the personality leave nothing but the rendered file, which is its template's.
+    assert expecting | patches | other_trades == set(CATALOG)
+    assert all(CATALOG[name].file == "personality" for name in patches)  # type: ignore[attr-defined]

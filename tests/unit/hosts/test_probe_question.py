@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from engine.hosts.probe import Extra, question
-from engine.registry.model import Gateway, Route, Service, Settings
+from engine.registry.settings import Gateway, Route, Service, Settings
 from tests.unit.fleets import make_rendered, make_tenant
 
 GATEWAY = Gateway("g.service", "127.0.0.1", 8642, "/health", "/s", "/d", "/c", "/h", "/l", ("api",))

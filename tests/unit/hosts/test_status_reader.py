@@ -10,9 +10,9 @@ import pytest
 from engine.errors import ProbeFailed
 from engine.hosts.channel import Output
 from engine.hosts.probe import read_answer
-from engine.hosts.status import HistoryState, MarkerState, OwedNote
+from engine.hosts.status import Armed, Held, HistoryState, MarkerState, OwedNote, RecoverySet
 from engine.hosts.status_reader import read_marker, read_status, read_time
-from engine.registry.model import Gateway, Route, Settings
+from engine.registry.settings import Gateway, Route, Settings
 
 UNIT = {"LoadState": "loaded", "ActiveState": "active", "SubState": "running", "MainPID": "7", "NRestarts": "1"}
 GATEWAY = Gateway("g.service", "127.0.0.1", 1, "/", "/s", "/d", "/c", "/h", "/l", ("api",))
@@ -26,6 +26,9 @@ def _answer(**changes: Any) -> dict[str, Any]:
         "applied": {},
         "receipts": {"provisioned": {"text": '{"at": "2026"}'}},
         "owed": {"text": '{"restart": ["step a"], "note": {"version": "2026.1.1", "text": "t", "sending": true}}'},
+        "held": {},
+        "armed": {},
+        "recovery": {},
         "host_lock": {"held": True, "text": "run-1\nsleep 60\n"},
         "boot_id": {"text": "abc\n"},
         "services": {"g.service": UNIT},
@@ -143,3 +146,25 @@ def test_an_answer_without_its_parts_is_no_answer(body: bytes):
 )
 def test_times_have_a_zone_or_are_none(value: Any, seconds: float | None):
     assert read_time(value) == seconds
+
+
+SET = {"run": "r1", "from": None, "to": "2026.10.1", "created": 5.5, "irreversible": ["a"], "state": {}, "undone": None}
+HELD = {"head": "2026.10.1", "run": "r1", "at": 7, "reason": "it broke", "by": "dead-man"}
+
+
+def test_what_a_tenant_says_of_its_recovery():
+    texts = {name: {"text": json.dumps(value)} for name, value in (("held", HELD), ("set", SET))}
+    armed = {"text": json.dumps({"set": "r1", "run": "r2", "head": "2026.10.1", "seconds": 3})}
+    # A set that was removed while it was listed is none.
+    recovery = {"r0": {}, "r1": texts["set"]}
+    status = read_status(_answer(held=texts["held"], armed=armed, recovery=recovery), SETTINGS)
+    assert status.held == Held("2026.10.1", "r1", 7, "it broke", "dead-man")
+    assert status.armed == Armed("r1", "r2", "2026.10.1")
+    assert status.recovery == (RecoverySet("r1", None, "2026.10.1", 5.5, ("a",), has_state=True),)
+
+
+@pytest.mark.parametrize("part", ["held", "armed"])
+@pytest.mark.parametrize("text", ["", "[]", '{"head": 1}', '{"run": null}'])
+def test_a_garbled_word_of_the_recovery_is_no_answer(part: str, text: str):
+    with pytest.raises((KeyError, TypeError, ValueError)):
+        read_status(_answer(**{part: {"text": text}}), SETTINGS)

@@ -22,7 +22,7 @@ from engine.errors import (
 from engine.hosts.access import FirstContact
 from engine.hosts.channel import Output
 from engine.provision.arrival import Arrival
-from engine.registry.model import Provisioning
+from engine.registry.settings import Provisioning
 from tests.unit.updater.clocks import FakeClock
 
 FIRST = FirstContact()

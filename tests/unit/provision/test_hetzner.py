@@ -8,7 +8,8 @@ import pytest
 
 from engine.errors import InvalidInput
 from engine.provision.providers.hetzner import HetznerProvider
-from engine.registry.model import Hetzner, Provider
+from engine.registry.safeguards import Provider
+from engine.registry.settings import Hetzner
 from tests.unit.fleets import make_tenant
 from tests.unit.updater.clocks import FakeClock
 

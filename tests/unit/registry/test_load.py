@@ -11,6 +11,7 @@ from jsonschema import Draft202012Validator
 
 from engine.errors import ExitCode, InvalidInput
 from engine.registry import model
+from engine.registry import settings as sections_of
 from engine.registry.load import load_fleet
 from engine.registry.schema import read_schema
 from tests.unit.fleets import TENANT, tenants_text, write_fleet
@@ -58,7 +59,7 @@ def test_defaults_of_a_lab_tenant(tmp_path: Path) -> None:
     fleet = load_fleet(write_fleet(tmp_path))
     tenant = fleet.tenants["maple"]
     assert (tenant.address, tenant.ssh_user, tenant.ssh_port) == (None, "root", 22)
-    assert fleet.settings == model.Settings(brand="Queva")
+    assert fleet.settings == sections_of.Settings(brand="Queva")
     assert fleet.root == tmp_path
 
 
@@ -91,8 +92,8 @@ lab: {packages: [caddy, python3-venv]}
 """
     settings = load_fleet(write_fleet(tmp_path, settings=text)).settings
     assert (settings.parallel, settings.batch_size) == (3, 250)
-    assert settings.quiesce == dataclasses.replace(model.Quiesce(), silence_seconds=2.5)
-    assert settings.routes == (model.Route("health", "http://127.0.0.1:8642/health"),)
+    assert settings.quiesce == dataclasses.replace(sections_of.Quiesce(), silence_seconds=2.5)
+    assert settings.routes == (sections_of.Route("health", "http://127.0.0.1:8642/health"),)
     assert settings.rendered[0].since == "2026.10.22"
     assert settings.rendered[0].reload == ("caddy.service",)
     assert settings.gateway is not None
@@ -228,6 +229,23 @@ def test_bad_settings_name_file_line_and_key(tmp_path: Path, text: str, line: in
     assert words in f"{error.message} {error.hint}"
 
 
+GATEWAY = """gateway: {unit: g.service, address: 127.0.0.1, port: 1, health_path: /, state_file: /s, database: /d,
+  config_file: /c, state_directory: /h, runtime_link: /l, channels: [local]}
+"""
+
+
+def test_a_dead_man_that_would_act_while_liveness_is_proved_is_refused(tmp_path: Path) -> None:
+    bounds = "liveness: {port_seconds: 30, channel_seconds: 60, steady_seconds: 10}\nrecovery:\n  kept: 2\n"
+    text = f"brand: Q\n{GATEWAY}{bounds}  dead_man_seconds: 100\n"
+    error = refusal(tmp_path, settings=text)
+    assert error.where == f"{tmp_path / SETTINGS}:7" and "recovery.dead_man_seconds" in error.message
+    assert "100 s are not longer than the 100 s that liveness may take" in error.message
+    (tmp_path / SETTINGS).write_text(text.replace("dead_man_seconds: 100", "dead_man_seconds: 101"))
+    assert load_fleet(tmp_path).settings.recovery.dead_man_seconds == 101
+    (tmp_path / SETTINGS).write_text(text.replace(GATEWAY, ""))
+    assert load_fleet(tmp_path).settings.gateway is None
+
+
 RENDERED = {
     "name": "soul",
     "template": "s.j2",
@@ -277,16 +295,16 @@ def test_the_schemas_are_schemas(name: str) -> None:
 
 def test_the_settings_schema_has_the_keys_of_the_settings() -> None:
     schema = read_schema("engine.registry", "fleet.json")
-    assert set(schema["properties"]) == {field.name for field in dataclasses.fields(model.Settings)}
+    assert set(schema["properties"]) == {field.name for field in dataclasses.fields(sections_of.Settings)}
     sections = {
-        "quiesce": model.Quiesce,
-        "liveness": model.Liveness,
-        "transport": model.Transport,
-        "notify": model.Notify,
-        "lab": model.LabSettings,
-        "gateway": model.Gateway,
-        "route": model.Route,
-        "rendered": model.RenderedFile,
+        "quiesce": sections_of.Quiesce,
+        "liveness": sections_of.Liveness,
+        "transport": sections_of.Transport,
+        "notify": sections_of.Notify,
+        "lab": sections_of.LabSettings,
+        "gateway": sections_of.Gateway,
+        "route": sections_of.Route,
+        "rendered": sections_of.RenderedFile,
     }
     found = {**schema["properties"], **schema["$defs"]}
     for name, section in sections.items():

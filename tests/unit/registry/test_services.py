@@ -9,7 +9,7 @@ import pytest
 
 from engine.errors import InvalidInput
 from engine.registry.load import load_fleet
-from engine.registry.model import Service
+from engine.registry.settings import Service
 from tests.unit.fleets import write_fleet
 
 

@@ -170,3 +170,15 @@ def test_the_schema_is_a_schema() -> None:
 def test_the_next_version_is_above_the_head(head: str, following: str) -> None:
     manifest = make_manifest(make_release(head))
     assert next_version(manifest, datetime.date(2026, 10, 22)).text == following
+
+
+def test_a_manifest_up_to_a_version_has_that_version_as_its_head() -> None:
+    manifest = make_manifest(*(make_release(version) for version in ("2026.10.22", "2026.10.22.3", "2026.10.23")))
+    assert [release.version.text for release in manifest.up_to(Version.parse("2026.10.22.03"))] == [
+        "2026.10.22",
+        "2026.10.22.3",
+    ]
+    assert manifest.up_to(manifest.head) == manifest
+    for unknown in ("2026.10.21", "2026.10.22.1", "2030.1.1"):
+        with pytest.raises(InvalidInput, match=f"no release {unknown}"):
+            manifest.up_to(Version.parse(unknown))

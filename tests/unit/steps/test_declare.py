@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from engine.errors import InvalidInput
-from engine.registry.model import RenderedFile, Settings
+from engine.registry.settings import RenderedFile, Settings
 from engine.releases.model import StepClass
 from engine.steps import Answer, Step, StepContext, install, patch, upgrade
 

@@ -10,7 +10,7 @@ import pytest
 from pyinfra.api.exceptions import MissingCommandError, NestedOperationError, OperationError
 
 from engine.errors import CommandTimedOut, StepFailed, UnknownState
-from engine.registry.model import Settings
+from engine.registry.settings import Settings
 from engine.steps import StepContext
 from engine.steps.operation import operation_errors
 from engine.steps.step import fleet_code

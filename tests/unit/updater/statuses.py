@@ -13,7 +13,7 @@ from engine.hosts.status import (
     ServiceState,
     Status,
 )
-from engine.registry.model import Gateway
+from engine.registry.settings import Gateway
 
 GATEWAY = Gateway(
     unit="gateway.service",

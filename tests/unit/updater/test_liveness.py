@@ -4,7 +4,7 @@ import pytest
 
 from engine.errors import LivenessFailed
 from engine.hosts.status import ChannelState
-from engine.registry.model import Liveness
+from engine.registry.settings import Liveness
 from engine.updater.liveness import Restart, problems, wait_for_life
 from tests.unit.updater.clocks import FakeClock
 from tests.unit.updater.statuses import GATEWAY, gateway_state, status

@@ -6,7 +6,7 @@ import pytest
 
 from engine.errors import ExitCode, NotQuiet, UnknownState
 from engine.hosts.status import HistoryState
-from engine.registry.model import Quiesce
+from engine.registry.settings import Quiesce
 from engine.updater.quiesce import Quietness, quietness, wait_for_silence
 from tests.unit.updater.clocks import FakeClock
 from tests.unit.updater.statuses import GATEWAY, gateway_state, status

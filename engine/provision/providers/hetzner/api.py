@@ -17,7 +17,7 @@ from hcloud import APIException, Client
 
 from engine.clock import Clock
 from engine.errors import MissingPart, ProviderRefused, Refused, TenantryError, UnknownState
-from engine.registry.model import Hetzner
+from engine.registry.settings import Hetzner
 
 T = TypeVar("T")
 

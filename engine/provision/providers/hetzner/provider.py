@@ -16,7 +16,8 @@ from engine.clock import Clock
 from engine.errors import CommandFailed, InvalidInput, Refused, UnknownState, Unreachable
 from engine.provision.providers.base import Server
 from engine.provision.providers.hetzner.api import HetznerApi
-from engine.registry.model import Hetzner, Tenant
+from engine.registry.model import Tenant
+from engine.registry.settings import Hetzner
 
 LABEL = "tenantry"
 """Label of the servers that Tenantry created; its value is the tenant's slug."""

@@ -10,14 +10,19 @@ systemd-nspawn in a network namespace::
     lab.destroy()
 """
 
+from engine.provision.providers.lab.host import RELAY_NAME
 from engine.provision.providers.lab.identity import ensure_identity
 from engine.provision.providers.lab.lab import Lab
-from engine.provision.providers.lab.model import HostSpec, LabHost
+from engine.provision.providers.lab.model import SLUG, HostContent, HostFile, HostSpec, LabHost
 from engine.provision.providers.lab.network import is_lab_address
 from engine.provision.providers.lab.provider import LabProvider
 from engine.provision.providers.lab.seed import default_user_data
 
 __all__ = [
+    "RELAY_NAME",
+    "SLUG",
+    "HostContent",
+    "HostFile",
     "HostSpec",
     "Lab",
     "LabHost",

@@ -12,13 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from engine.errors import CommandFailed, Refused
-from engine.provision.providers.lab import account, seed
+from engine.provision.providers.lab import account, content, seed
 from engine.provision.providers.lab.commands import Commands
 from engine.provision.providers.lab.control_group import ControlGroup
 from engine.provision.providers.lab.disk import Disk
 from engine.provision.providers.lab.identity import make_key, public_half
 from engine.provision.providers.lab.model import HostSpec
-from engine.provision.providers.lab.model_stub import STUB_GROUP
 from engine.provision.providers.lab.network import NAMESPACES, LabNames, LabNetwork, address_at
 from engine.provision.providers.lab.processes import identify, is_first
 from engine.provision.providers.lab.state import HostRecord, LabState
@@ -39,6 +38,9 @@ HOSTS_FILES = (Path("etc/cloud/templates/hosts.debian.tmpl"), Path("etc/hosts"))
 
 MODEL_NAME = "model.lab"
 """What hosts call the model stub."""
+
+RELAY_NAME = "relay.lab"
+"""What hosts with a label call the lab's relays."""
 
 SUPERVISOR_FILES = Path("/run/systemd/nspawn/propagate")
 
@@ -80,16 +82,16 @@ class HostMachine:
         process = self.record.process
         return process is not None and process.alive
 
-    def prepare(self, content: Path | Disk, spec: HostSpec, instance_id: str) -> str:
+    def prepare(self, origin: Path | Disk, spec: HostSpec, instance_id: str) -> str:
         """Make a disk with a new identity, ready for its first boot; returns the host key.
 
-        `content` is the base image of an empty disk, or the disk of a host that is off, to copy.
+        `origin` is the base image of an empty disk, or the disk of a host that is off, to copy.
         """
         self.release()
-        if isinstance(content, Disk):
-            self.disk.copy(content, self._parts.commands)
+        if isinstance(origin, Disk):
+            self.disk.copy(origin, self._parts.commands)
         else:
-            self.disk.create(content)
+            self.disk.create(origin)
         self.disk.mount(self._parts.commands)
         private = self.disk.root / HOST_KEY
         make_key(private, self.record.slug, self._parts.commands)
@@ -99,6 +101,8 @@ class HostMachine:
         else:
             meta_data = seed.meta_data(spec.slug, instance_id)
             seed.write(self.disk.root, meta_data=meta_data, user_data=spec.user_data)
+        if spec.content is not None:
+            content.place(self.disk.root, spec.content)
         return " ".join(public_half(private).split()[:2])
 
     def boot(self) -> HostRecord:
@@ -106,7 +110,7 @@ class HostMachine:
         self.group.clear()
         if not os.path.ismount(self.disk.root):
             self.disk.mount(self._parts.commands)
-        self._name_model()
+        self._name_this_machine()
         self._parts.network.connect(self.record.slug, self.record.index, self.record.address)
         self.group.create()
         log = self._parts.state.console_log(self.record.slug)
@@ -117,14 +121,15 @@ class HostMachine:
         self.record = self.record.with_process(process)
         return self.record
 
-    def _name_model(self) -> None:
-        """Let the host find the model stub by name, at the address that the lab has this time."""
+    def _name_this_machine(self) -> None:
+        """Let the host find the model stub or the relays by name, at the address that the lab has this time."""
         subnet = self._parts.network.subnet()
+        name = MODEL_NAME if self.record.label is None else RELAY_NAME
         for path in (self.disk.root / name for name in HOSTS_FILES):
             if subnet is None or not path.exists():
                 continue
-            lines = [line for line in path.read_text().splitlines() if not line.endswith(f" {MODEL_NAME}")]
-            path.write_text("\n".join([*lines, f"{address_at(subnet, 1)} {MODEL_NAME}"]) + "\n")
+            lines = [line for line in path.read_text().splitlines() if not line.endswith(f" {name}")]
+            path.write_text("\n".join([*lines, f"{address_at(subnet, 1)} {name}"]) + "\n")
 
     def power_off(self) -> None:
         """Ask the host to shut down in order; one that only begins to boot does not hear it."""
@@ -210,7 +215,8 @@ def present_slugs(names: LabNames) -> set[str]:
     groups = {
         path.name for directory in ControlGroup.of_machine(names.group).directories for path in directory.glob("*/")
     }
-    return namespaces | groups - {STUB_GROUP}
+    # A group that begins with a dot is a program's on this machine: no host has such a name.
+    return {name for name in namespaces | groups if not name.startswith(".")}
 
 
 def answers_ssh(address: str, port: int, timeout_seconds: float = 1.0) -> bool:

@@ -27,8 +27,9 @@ from engine.provision.providers.lab.network import (
     free_index,
     lab_id,
 )
+from engine.provision.providers.lab.relays import Relays
 from engine.provision.providers.lab.state import SSH_PORT, HostRecord, LabRecord, LabState, Phase
-from engine.registry.model import LabSettings
+from engine.registry.settings import LabSettings
 
 CACHE_VARIABLE = "TENANTRY_LAB_CACHE"
 """Environment variable: a directory for base images that several labs share."""
@@ -87,8 +88,31 @@ class Lab:
             subnet = self._open(parts)
             for spec in specs:
                 self._start(spec, image, subnet, parts)
-            self._ensure_stub(subnet, parts.commands)
+            self._ensure_services(subnet, parts.commands)
         return tuple(self.find_required(spec.slug) for spec in specs)
+
+    def start(self, slugs: Iterable[str]) -> None:
+        """Switch hosts on with their disks as they are; raises `Refused` for one whose disk is not whole."""
+        wanted = tuple(slugs)
+        with self._exclusive() as parts:
+            subnet = self._open(parts)
+            for record in (self._record(slug) for slug in wanted):
+                host = HostMachine(record, parts)
+                if host.running:
+                    continue
+                if not self._whole(record):
+                    raise Refused("the host has no whole disk", where=record.slug)
+                self._boot(replace(record.stopped(), address=address_at(subnet, record.index)), parts)
+            self._ensure_services(subnet, parts.commands)
+
+    def relay(self, name: str, target: str, preferred_port: int) -> int:
+        """Have hosts with a label reach `target`, an ``ADDRESS:PORT`` of this machine, at ``relay.lab``.
+
+        Returns the port, which never changes. The relay ends with the lab and comes back with it.
+        """
+        with self._exclusive() as parts:
+            address = address_at(self._open(parts), 1)
+            return self._relays().ensure(name, target, preferred_port, address, parts.commands)
 
     def rebuild(self, spec: HostSpec) -> LabHost:
         """Replace the host by a new one with an empty disk, a new identity and the same place."""
@@ -97,9 +121,10 @@ class Lab:
             subnet = self._open(parts)
             record = self.state.read_host(spec.slug)
             if record is not None:
+                _require_label(record, spec.label)
                 self.state.write_host(replace(record.stopped(), phase=Phase.PREPARING, host_key=None))
             self._start(spec, image, subnet, parts)
-            self._ensure_stub(subnet, parts.commands)
+            self._ensure_services(subnet, parts.commands)
         return self.find_required(spec.slug)
 
     def clone(self, source: str, spec: HostSpec) -> LabHost:
@@ -126,6 +151,15 @@ class Lab:
     def destroy(self, slugs: Iterable[str] | None = None) -> None:
         """Remove hosts with their disks, without a farewell; None means all."""
         self._end(slugs, wipe=True)
+
+    def destroy_labelled(self, slug: str, label: str) -> None:
+        """Remove the host if it still has `label`; raises `Refused` for another's, as long as nothing is touched."""
+        self._end((slug,), wipe=True, label=label)
+
+    def has_remains(self, slug: str) -> bool:
+        """Whether this machine has anything of a host of that name, on record or not. Takes no lock."""
+        there = (self.state.host_file(slug), self.state.disk(slug), self.state.root(slug))
+        return any(os.path.lexists(path) for path in there) or slug in present_slugs(self.names)
 
     def list(self) -> tuple[LabHost, ...]:
         """Return every host that has a disk, by name. Takes no lock."""
@@ -192,13 +226,18 @@ class Lab:
         machine.require_overlay(Path("/proc/filesystems").read_text())
         machine.raise_limits()
         self._release_forgotten(parts)
-        subnet = parts.network.ensure_bridge()
+        last = self.state.read_lab()
+        # The routes of environments lead to the addresses of their machines, and no route is ever changed.
+        keep = any(record.label is not None for record in self.state.read_hosts())
+        subnet = parts.network.ensure_bridge(last.subnet if last else None, keep=keep)
         gateway = address_at(subnet, 1)
         self.state.write_lab(LabRecord(self.names.id, self.names.bridge, str(subnet), gateway))
         return subnet
 
     def _start(self, spec: HostSpec, content: Path | Disk, subnet: IPv4Network, parts: HostParts) -> None:
         record = self.state.read_host(spec.slug)
+        if record is not None:
+            _require_label(record, spec.label)
         if record is not None and HostMachine(record, parts).running:
             return
         record = self._placed(spec, record, subnet)
@@ -206,11 +245,12 @@ class Lab:
         if record.phase is Phase.PREPARING or not host.disk.usable:
             self._progress(f"{spec.slug}: new host at {record.address}")
             record = self._prepared(spec, record, content, parts)
-            host = HostMachine(record, parts)
-        else:
-            self._progress(f"{spec.slug}: starting at {record.address}")
-            self.state.write_host(record)
-        self.state.write_host(host.boot())
+        self._boot(record, parts)
+
+    def _boot(self, record: HostRecord, parts: HostParts) -> None:
+        self._progress(f"{record.slug}: starting at {record.address}")
+        self.state.write_host(record)
+        self.state.write_host(HostMachine(record, parts).boot())
 
     def _placed(self, spec: HostSpec, record: HostRecord | None, subnet: IPv4Network) -> HostRecord:
         """Return the record of a host that is off, with an address of the lab's present network."""
@@ -218,7 +258,7 @@ class Lab:
             return replace(record.stopped(), address=address_at(subnet, record.index))
         index = free_index(known.index for known in self.state.read_hosts())
         address = address_at(subnet, index)
-        return HostRecord(spec.slug, index, address, SSH_PORT, spec.ssh_user, None, Phase.PREPARING)
+        return HostRecord(spec.slug, index, address, SSH_PORT, spec.ssh_user, None, Phase.PREPARING, label=spec.label)
 
     def _prepared(self, spec: HostSpec, record: HostRecord, content: Path | Disk, parts: HostParts) -> HostRecord:
         """Give the host a new disk; until that is whole, its record says that it is not."""
@@ -235,9 +275,11 @@ class Lab:
         self.state.write_host(record)
         return record
 
-    def _end(self, slugs: Iterable[str] | None, *, wipe: bool) -> None:
+    def _end(self, slugs: Iterable[str] | None, *, wipe: bool, label: str | None = None) -> None:
         with self._exclusive() as parts:
             records = self._chosen(slugs)
+            for record in records if label is not None else ():
+                _require_label(record, label)
             hosts = [HostMachine(record, parts) for record in records]
             for host in hosts:
                 self._progress(f"{host.record.slug}: {'removing' if wipe else 'switching off'}")
@@ -247,6 +289,7 @@ class Lab:
             self._release_forgotten(parts)
             if not any(HostMachine(record, parts).running for record in self.state.read_hosts()):
                 self._stub().stop()
+                self._relays().stop()
                 parts.network.remove_bridge()
 
     def _switch_off(self, host: HostMachine) -> None:
@@ -267,7 +310,9 @@ class Lab:
         for slug in sorted(present_slugs(self.names) - remembered):
             HostMachine(HostRecord(slug, 0, "", SSH_PORT, "", None, Phase.PREPARING), parts).release()
 
-    def _ensure_stub(self, subnet: IPv4Network, commands: Commands) -> None:
+    def _ensure_services(self, subnet: IPv4Network, commands: Commands) -> None:
+        """Have the model stub, if the fleet has one, and the relays listen."""
+        self._relays().ensure_recorded(address_at(subnet, 1), commands)
         if self._settings.model_stub is None:
             return
         program = (self._fleet_root / self._settings.model_stub).resolve()
@@ -277,6 +322,9 @@ class Lab:
 
     def _stub(self) -> ModelStub:
         return ModelStub(self.state, self.names, self._progress)
+
+    def _relays(self) -> Relays:
+        return Relays(self.state, self.names, self._progress)
 
     def _chosen(self, slugs: Iterable[str] | None) -> tuple[HostRecord, ...]:
         return self.state.read_hosts() if slugs is None else tuple(self._record(slug) for slug in slugs)
@@ -298,4 +346,19 @@ class Lab:
             running=process is not None and process.alive,
             pid=record.pid,
             console_log=self.state.console_log(record.slug),
+            label=record.label,
+            whole=self._whole(record),
+        )
+
+    def _whole(self, record: HostRecord) -> bool:
+        disk = Disk(self.state.root(record.slug), self.state.disk(record.slug), record.disk_limit_bytes)
+        return record.phase is not Phase.PREPARING and disk.usable
+
+
+def _require_label(record: HostRecord, label: str | None) -> None:
+    if record.label != label:
+        raise Refused(
+            "the lab's host of this name belongs to somebody else",
+            where=record.slug,
+            hint="`tenantry env list` shows the environments; a tenant needs another name",
         )

@@ -88,15 +88,25 @@ class LabNetwork:
         self._commands = commands
         self._progress = progress
 
-    def ensure_bridge(self) -> IPv4Network:
-        """Return the lab's network, its bridge up; chosen among the free ones if it is not."""
+    def ensure_bridge(self, last: str | None, *, keep: bool = False) -> IPv4Network:
+        """Return the lab's network, its bridge up; if it is not, `last`, or another if that is not free any more.
+
+        With `keep` another one will not do, and `Refused` is raised.
+        """
         present = self.subnet()
         if present is not None:
             return present
         with held(MACHINE_LOCK, lambda: self._progress("waiting for another lab to start")) as descriptor:
             # A bridge without its address is what an interrupted start leaves.
             self.remove_bridge()
-            subnet = choose_subnet(int(self._names.id[:2], 16), self._taken())
+            preferred = int(self._names.id[:2], 16) if last is None else IPv4Network(last).network_address.packed[2]
+            subnet = choose_subnet(preferred, self._taken())
+            if keep and last is not None and str(subnet) != last:
+                raise Refused(
+                    f"this lab's network {last} is taken, and others know its machines by their addresses there",
+                    where="this machine",
+                    hint="`ip route` shows who has it; another lab gives it back with: tenantry lab down",
+                )
             commands = Commands((*self._commands.locks, descriptor))
             bridge, hardware = self._names.bridge, self._names.hardware_address(1)
             commands.run("ip", "link", "add", bridge, "address", hardware, "type", "bridge")
@@ -123,6 +133,8 @@ class LabNetwork:
         outside = (
             f"link add {link} type veth peer name eth0 address {hardware} netns {namespace}\n"
             f"link set {link} master {self._names.bridge} up\n"
+            # Hosts reach the operator's machine and nothing else, not even one another.
+            f"link set {link} type bridge_slave isolated on\n"
         )
         inside = f"link set lo up\naddress add {address}/{PREFIX_LENGTH} broadcast + dev eth0\nlink set eth0 up\n"
         self._commands.run("ip", "-batch", "-", stdin=outside)

@@ -30,7 +30,8 @@ class HostRecord:
 
     The address and `host_key` (``ssh-ed25519 AAAA…``) are valid before the host is up. In phase
     PREPARING its disk is incomplete and worth nothing, and it has no key. `pid` and `started` name
-    its supervisor process. `disk_limit_bytes` is None for a disk that is as large as the machine's.
+    its supervisor process. `disk_limit_bytes` is None for a disk that is as large as the machine's. `label` is
+    None for a tenant's host.
     """
 
     slug: str
@@ -43,6 +44,7 @@ class HostRecord:
     disk_limit_bytes: int | None = None
     pid: int | None = None
     started: int | None = None
+    label: str | None = None
 
     @property
     def process(self) -> Process | None:
@@ -88,6 +90,7 @@ class LabState:
         self.hosts = self.directory / "hosts"
         self.lab_file = self.directory / "lab.json"
         self.stub_file = self.directory / "model-stub.json"
+        self.relays = self.directory / "relays"
         self.stub_log = self.directory / "logs" / "model-stub.log"
 
     def root(self, slug: str) -> Path:

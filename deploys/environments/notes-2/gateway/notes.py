@@ -1,0 +1,1 @@
+../../notes-1/gateway/notes.py

@@ -1,0 +1,1 @@
+"""Archives of tenants: making them, keeping them, reading them."""

@@ -1,0 +1,199 @@
+"""An archive takes the place of a tenant's files, in one window; what was there moves into the recovery set."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from engine.backups import unpack
+from engine.backups.choice import Chosen
+from engine.backups.restore_plan import Tree, missing_parents
+from engine.errors import CommandFailed, UnknownState
+from engine.hosts.session import Session
+from engine.recovery import sets
+from engine.recovery.assembly import assembled
+from engine.registry.safeguards import ContentKind
+from engine.registry.settings import Gateway, Settings
+from engine.releases.version import ZERO, Version
+from engine.render.compare import compare
+from engine.updater.assessment import render_at
+from engine.updater.events import Phase
+from engine.updater.job import Job
+from engine.updater.quiesce import not_quiet
+from engine.updater.rendered import write_rendered
+from engine.updater.restart import OwedRestart
+from engine.updater.safety_net import SafetyNet
+
+EXCHANGE = Path(__file__).with_name("exchange_script.py").read_text()
+MEBIBYTE = 1024 * 1024
+
+_START = """
+problems = [units.systemctl("start", name) for name in PARAMETERS["units"] if units.show(name, "LoadState") == "loaded"]
+RESULT = [problem for problem in problems if problem]
+"""
+
+
+@dataclass
+class Exchange:
+    """One archive on its way into the place of a tenant's files, in a job that has claimed the host.
+
+    `bring` touches nothing that is live. `carry_out` arms `net` right before the window; once it `has_begun`, whatever
+    fails is undone by that, or by the dead-man.
+    """
+
+    job: Job
+    session: Session
+    chosen: Chosen
+    net: SafetyNet
+    trees: tuple[Tree, ...] = ()
+    has_begun: bool = False
+    _stopped: Sequence[str] = field(default=())
+
+    def bring(self) -> None:
+        """Have the archive beside the live files, every file and every database of it checked.
+
+        Raises :class:`Refused` without room, :class:`ArchiveRejected` for what does not come out as it went in.
+        """
+        session, chosen, run = self.session, self.chosen, self.job.run_id
+        self.job.enter(Phase.UNPACK, f"unpacking archive {chosen.archive} beside the live files")
+        unpack.clean(session)
+        found = unpack.look(session, chosen.places)
+        self.trees = chosen.trees(found.live, self._settings)
+        there = [tree for tree in self.trees if tree.path in chosen.listing]
+        reserve = self._settings.recovery.reserve_mebibytes * MEBIBYTE
+        needed = unpack.needed_bytes(chosen.listing, there, reserve)
+        unpack.require_room(found, self.trees, needed, self._slug)
+        unpack.unpack(session, chosen.file, run, there, self._settings.backup.seconds)
+        checked = unpack.check(session, run, chosen.listing, there, chosen.manifest)
+        self.job.tell(Phase.UNPACK, f"{checked} members are as they were, {self._databases(there)} databases sound")
+
+    def carry_out(self, marker: Version | None, head: Version) -> None:
+        """Exchange the files while nobody uses them; the gateway stays stopped if it had to be.
+
+        The tenant's marker becomes the archive's, unless only a path of it is restored. Raises :class:`NotQuiet`.
+        """
+        moved = tuple(tree.document() for tree in self.trees)
+        # A run that installs the server first has taken a set of its own name already.
+        change = sets.Change(f"{self.job.run_id}-restore", marker, head, moved=moved)
+        gateway = self._settings.gateway if self._needs_stop else None
+        if gateway is None:
+            self._window(None, change)
+        else:
+            self._window_in_silence(gateway, change)
+
+    def settle(self, version: Version | None) -> None:
+        """Put the rendered set of `version` in force, and start again what was stopped; the gateway stays stopped."""
+        workspace, tenant = self.job.workspace, self.job.tenant
+        rendered = render_at(workspace, tenant, version or ZERO)
+        for difference in compare(rendered, self.session.probe().rendered):
+            write_rendered(self.session, difference)
+        self.session.check("systemctl daemon-reload")
+        problems = self.session.run_script(
+            assembled(_START), {"units": list(self._stopped)}, label="start what was stopped"
+        )
+        if problems:
+            raise CommandFailed(
+                f"with the archive's files a service does not start: {'; '.join(problems)}", where=self._slug
+            )
+
+    @property
+    def stops_gateway(self) -> bool:
+        """Whether the gateway had to be stopped, and is to be started again."""
+        return self._settings.gateway is not None and self._needs_stop
+
+    def _window_in_silence(self, gateway: Gateway, change: sets.Change) -> None:
+        quiesce = self._settings.quiesce
+        restart = OwedRestart(self.job, self.session, self.net)
+        self.job.enter(Phase.QUIESCE, "the gateway must be stopped for the restore")
+        polls_left = quiesce.polls
+        while polls_left > 0:
+            polls_left -= restart.await_silence(gateway, polls_left)
+            if self._window(gateway, change):
+                return
+            self.job.enter(Phase.QUIESCE, "a message came between the gate and the stop")
+        raise not_quiet(quiesce, self._slug)
+
+    def _window(self, gateway: Gateway | None, change: sets.Change) -> bool:
+        """Go through the window; False where the last look before the stop found a conversation."""
+        self.job.enter(Phase.RECOVERY, "taking the recovery set that the files move into")
+        self.net.set_run = sets.take(self.session, change).run
+        self.net.head = str(change.to_version)
+        self.has_begun = True
+        self.net.arm()
+        self.job.enter(Phase.EXCHANGE, f"exchanging {len(self.trees)} paths")
+        result = self.session.run_script(
+            assembled(EXCHANGE), self._parameters(gateway), label="exchange the files for the archive's"
+        )
+        if result["outcome"] == "exchanged":
+            self._stopped = result["stopped"]
+            return True
+        if result["outcome"] == "failed":
+            raise CommandFailed(f"the files could not be exchanged: {result['problem']}", where=self._slug)
+        self._call_off()
+        if result["outcome"] == "busy":
+            return False
+        raise UnknownState(
+            f"whether the gateway is in conversation is unknown: {result['problem']}",
+            where=self._slug,
+            hint="look at the runtime's database on the host; nothing was stopped",
+        )
+
+    def _call_off(self) -> None:
+        """Nothing was touched: neither the dead-man nor the set is wanted."""
+        self.net.disarm()
+        self.session.run_script(
+            assembled("RESULT = sets.drop(PARAMETERS['run'])"), {"run": self.net.set_run}, label="drop the recovery set"
+        )
+        self.net.set_run, self.has_begun = None, False
+
+    def _parameters(self, gateway: Gateway | None) -> Mapping[str, Any]:
+        parents = {
+            path: member.document()
+            for tree in self.trees
+            for path, member in missing_parents(tree, self.chosen.listing).items()
+        }
+        silence = self._settings.quiesce.silence_seconds
+        return {
+            "set": self.net.set_run,
+            "tree": unpack.tree_of(self.job.run_id),
+            "moved": [tree.document() for tree in self.trees],
+            "parents": parents,
+            "gateway": gateway
+            and {
+                "unit": gateway.unit,
+                "database": gateway.database,
+                "silence_seconds": silence,
+                "empty_is_quiet": gateway.empty_history_is_quiet,
+            },
+            "own_gateway": self._settings.gateway.unit if self._settings.gateway else "",
+            "holders_only": bool(self.chosen.path),
+            "own": {} if self.chosen.path else self._own_files(),
+            "owe": f"restore of archive {self.chosen.archive}",
+        }
+
+    def _own_files(self) -> Mapping[str, str | None]:
+        """The engine's own files as they were when the archive was made, the marker last."""
+        manifest = self.chosen.manifest
+        applied = json.dumps(dict(manifest.applied), indent=1, sort_keys=True) + "\n" if manifest.applied else None
+        return {"applied.json": applied, "version": f"{manifest.version}\n" if manifest.version else None}
+
+    @property
+    def _needs_stop(self) -> bool:
+        return self.chosen.path is None or any(tree.kind is ContentKind.STATE for tree in self.trees)
+
+    def _databases(self, trees: Sequence[Tree]) -> int:
+        return sum(
+            any(path == tree.path or path.startswith(tree.path + "/") for tree in trees)
+            for path in self.chosen.manifest.databases
+        )
+
+    @property
+    def _settings(self) -> Settings:
+        return self.job.workspace.fleet.settings
+
+    @property
+    def _slug(self) -> str:
+        return self.job.tenant.slug

@@ -1,0 +1,56 @@
+"""The operator's record of a tenant's drift: when each key was first seen to differ. A log for people."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from engine.drift.compare import Difference
+from engine.drift.report import Drift, Sighting
+from engine.errors import RecordFailed
+from engine.records import replace_file
+from engine.subject import Subject
+
+
+def record_file(state_directory: Path, subject: Subject) -> Path:
+    """Where the newest record of `subject` is kept."""
+    return state_directory / "records" / subject.kind / subject.id / "drift.json"
+
+
+def first_seen(path: Path) -> Mapping[str, str]:
+    """When each key of the last record was first seen; empty without one that can be read.
+
+    A record is a log: a garbled one costs the earlier times and nothing else.
+    """
+    try:
+        differences = json.loads(path.read_text(encoding="utf-8"))["differences"]
+        return {str(item["key"]): str(item["since"]) for item in differences}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+def last_check(path: Path) -> tuple[str, int] | None:
+    """When the tenant was last checked and how many keys were not as expected; None without a readable record."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+        return str(document["at"]), len(document["differences"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def dated(differences: Iterable[Difference], earlier: Mapping[str, str], now: str) -> tuple[Sighting, ...]:
+    """Each difference with the time from which on it was seen without a break."""
+    return tuple(Sighting(item, earlier.get(item.key, now)) for item in differences)
+
+
+def remember(drift: Drift, path: Path) -> None:
+    """Replace the record by what this check found; raises :class:`RecordFailed`."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise RecordFailed(
+            f"cannot record drift: {error.strerror}", where=str(path), hint="free space or correct permissions"
+        ) from error
+    text = json.dumps(drift.document(), indent=2, ensure_ascii=False) + "\n"
+    replace_file(path, text.encode(errors="backslashreplace"))

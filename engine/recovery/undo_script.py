@@ -1,0 +1,277 @@
+"""Runs on the tenant, as the module ``undo`` of another script: puts the tenant back to a recovery set.
+
+It may die at any point and be called again, by whomever: ``undo.json`` in the set says what was decided and where
+things go aside, and each part looks at what is there. Nothing that is live is removed; it goes to ``aside``.
+"""
+
+# mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
+import json
+import os
+import sqlite3
+import time
+from typing import Any
+
+trees: Any = globals()["trees"]
+moves: Any = globals()["moves"]
+units: Any = globals()["units"]
+sets: Any = globals()["sets"]
+conversations: Any = globals()["conversations"]
+
+COMPARED = ("kind", "mode", "owner", "group", "sha256", "target")
+# The dead-man's own units are not part of any tenant.
+NEVER = "/etc/systemd/system/tenantry-"
+
+
+def undo(parameters):
+    """Put the tenant back to the set ``set`` for ``by``, and hold it with ``held``; what was done.
+
+    {"outcome": "undone", "aside", "state", "newer_messages", "changed", "old_pid", "started_at", "problems"} or
+    {"outcome": "damaged", "problem"}, where nothing was changed.
+    """
+    directory = sets.directory_of(parameters["set"])
+    description = moves.read_json(directory + "/set.json")
+    if description is None:
+        return {"outcome": "damaged", "problem": f"there is no recovery set {parameters['set']}"}
+    listed = moves.read_json(directory + "/trees.json")
+    damage = damage_of(directory, listed, "configuration")
+    if damage:
+        return {"outcome": "damaged", "problem": damage}
+    progress = begin(directory, parameters)
+    gateway = description["gateway"]
+    try:
+        return put_back(directory, description, listed, progress, parameters["held"])
+    except BaseException:
+        # Half of it is better than no gateway; what is left is done by the next attempt.
+        if gateway:
+            units.start(gateway["unit"])
+        raise
+
+
+def put_back(directory, description, listed, progress, held):
+    gateway, problems = description["gateway"], []
+    if gateway:
+        old_pid, problem = units.stop(gateway["unit"])
+        problems += [problem]
+        damage = decide(directory, description, listed, progress, old_pid)
+        if damage:
+            units.start(gateway["unit"])
+            return {"outcome": "damaged", "problem": damage}
+    # The marker first: that less is there than it says would be a lie, more than it says is put right by a converge.
+    put_own_back(directory, ("version",))
+    put_trees_back(directory, listed, progress)
+    changed = put_configuration_back(directory, listed, description, progress["aside"] + "/files")
+    put_links_back(description, progress["aside"] + "/files")
+    put_own_back(directory, ("applied.json", "owed.json"))
+    if held:
+        moves.write_json(sets.HOME + "/held.json", held)
+    if gateway:
+        problems += [put_personality_back()]
+    problems += settle_units(description, changed, progress.get("resumed") or description.get("moved"))
+    started_at = None
+    if gateway:
+        started_at, more = units.start(gateway["unit"])
+        problems += more
+    return finish(directory, progress, changed, started_at, problems)
+
+
+def begin(directory, parameters):
+    """What an earlier attempt decided, or a new beginning."""
+    progress = moves.read_json(directory + "/undo.json")
+    if progress is None or progress["stage"] == "done":
+        aside = f"{sets.HOME}/aside/{parameters['by']}"
+        progress = {"stage": "begun", "by": parameters["by"], "aside": aside, "state": None, "old_pid": 0}
+        moves.write_json(directory + "/undo.json", progress)
+    else:
+        # What the earlier attempt changed is not known any more.
+        progress["resumed"] = True
+    return progress
+
+
+def decide(directory, description, listed, progress, old_pid):
+    """Decide, once and with the gateway stopped, whether the state goes back; gives what forbids it."""
+    if progress["state"] is not None:
+        return ""
+    saved, database = description["state"], description["gateway"]["database"]
+    form, _ = sets.form_of(database)
+    # A form that was not known then says nothing now; one that cannot be read any more has changed.
+    goes_back = bool(saved) and saved["form"] is not None and form != saved["form"]
+    if goes_back:
+        damage = damage_of(directory, listed, "state")
+        if damage:
+            return damage
+        progress["newer_messages"] = sets.newer_messages(database, saved["newest"])
+    progress["state"] = "put back" if goes_back else "kept"
+    progress["old_pid"] = old_pid
+    moves.write_json(directory + "/undo.json", progress)
+    return ""
+
+
+def damage_of(directory, listed, kind):
+    """What is wrong with the copies of a kind; nothing where each is as it was taken."""
+    for tree in listed["trees"]:
+        if tree["kind"] != kind or tree["how"] != "copied":
+            continue
+        if not tree["entries"]:
+            continue
+        found = {entry["path"]: entry for entry in trees.describe(f"{directory}/{tree['saved']}")}
+        for entry in tree["entries"]:
+            there = found.get(entry["path"], {})
+            if any(there.get(key) != entry.get(key) for key in ("kind", "sha256", "target")):
+                return f"the copy of {sets.place(tree, entry)} in the recovery set is not what it was"
+    return ""
+
+
+# Trees
+
+
+def put_trees_back(directory, listed, progress):
+    """State where its form changed, and whatever was moved into the set instead of copied."""
+    for number, tree in enumerate(listed["trees"]):
+        saved, journal = f"{directory}/{tree['saved']}", f"{directory}/back-{number}.json"
+        aside = f"{progress['aside']}/{tree['kind']}/{number}"
+        if tree["how"] == "moved":
+            moves.give_back(tree["path"], saved, aside, f"{saved}.json", journal, tree["exclude"])
+        elif tree["kind"] == "state" and progress["state"] == "put back":
+            os.makedirs(os.path.dirname(aside), mode=0o700, exist_ok=True)
+            moves.replace_children(tree["path"], saved, aside, journal, tree["exclude"])
+
+
+# Configuration
+
+
+def put_configuration_back(directory, listed, description, aside):
+    """Make every path of the configuration what it was; the paths that were changed."""
+    known: set = set()  # type: ignore[type-arg]
+    changed = []
+    for tree in listed["trees"]:
+        if tree["kind"] == "configuration" and tree["how"] == "copied":
+            known.update(sets.place(tree, entry) for entry in tree["entries"])
+    for scope in listed["scopes"]:
+        for path in trees.expand(scope["path"]):
+            for extra in extras_of(path, scope["exclude"], known):
+                unit = units.unit_of(extra)
+                if unit:
+                    units.systemctl("disable", "--now", unit)
+                moves.put_aside(extra, aside)
+                changed.append(extra)
+    for tree in listed["trees"]:
+        if tree["kind"] == "configuration" and tree["how"] == "copied":
+            for entry in tree["entries"]:
+                saved = f"{directory}/{tree['saved']}"
+                source = f"{saved}/{entry['path']}" if entry["path"] else saved
+                if put_entry_back(source, entry, sets.place(tree, entry), aside):
+                    changed.append(sets.place(tree, entry))
+    return changed
+
+
+def extras_of(path, exclude, known):
+    """What is live below `path` and was not when the set was taken, each with everything below it."""
+    extras: list = []  # type: ignore[type-arg]
+    for entry in trees.entries(path, exclude):
+        live = f"{path}/{entry['path']}" if entry["path"] else path
+        is_below = bool(extras) and live.startswith(extras[-1] + "/")
+        if live not in known and entry["kind"] != "special" and not is_below and not live.startswith(NEVER):
+            extras.append(live)
+    return extras
+
+
+def put_entry_back(source, entry, live, aside):
+    """Make one path what it was; whether it was otherwise."""
+    found = trees.look(live)
+    if found and all(found.get(key) == entry.get(key) for key in COMPARED):
+        return False
+    if found and (found["kind"] not in ("file", "link") or entry["kind"] == "directory"):
+        if found["kind"] != entry["kind"]:
+            moves.put_aside(live, aside)
+    elif found:
+        moves.keep_copy(live, aside)
+    moves.ensure_directory(os.path.dirname(live))
+    if entry["kind"] == "directory":
+        moves.ensure_directory(live)
+        moves.dress_directory(live, entry)
+    else:
+        moves.place_file(source, entry, live)
+    return True
+
+
+def put_links_back(description, aside):
+    for link, target in description["links"].items():
+        found = trees.look(link)
+        if target is None and found:
+            moves.put_aside(link, aside)
+        elif target is not None and (found or {}).get("target") != target:
+            if found and found["kind"] != "link":
+                moves.put_aside(link, aside)
+            moves.place_link(link, target)
+
+
+def put_personality_back():
+    """Let the prompts of conversations follow the personality that is back; what went wrong."""
+    settings = conversations.read("conversations/settings.json")
+    if settings is None:
+        return ""
+    try:
+        problem = conversations.renew(settings, may_reset=False)["problem"]
+    except (OSError, sqlite3.Error) as error:
+        problem = str(error)
+    return f"conversations keep the personality that they had: {problem}" if problem else ""
+
+
+def put_own_back(directory, names):
+    """Put the engine's own files back; an owner's note that was sent or dropped since is not owed again."""
+    for name in names:
+        path, saved = f"{sets.HOME}/{name}", f"{directory}/own/{name}"
+        if not os.path.exists(saved):
+            moves.remove_tree(path)
+            moves.sync_directory(sets.HOME)
+            continue
+        with open(saved, encoding="utf-8") as file:
+            text = file.read()
+        if name == "owed.json":
+            owed, now = json.loads(text), moves.read_json(path) or {}
+            note, present = owed.get("note") or {}, now.get("note") or {}
+            owed["note"] = now["note"] if note and present.get("version") == note.get("version") else None
+            text = json.dumps(owed, indent=1, sort_keys=True) + "\n"
+        moves.write_text(path, text)
+
+
+def settle_units(description, changed, all_of_them):
+    """Let the other units run from the files that are back; what went wrong."""
+    gateway = (description["gateway"] or {}).get("unit")
+    problems = [units.systemctl("daemon-reload")]
+    if not all_of_them and not set(changed) - set(description["quiet"]):
+        return problems
+    names = [name for name in description["units"] if name != gateway]
+    for name, now in units.states_of(names).items():
+        then = description["units"][name]
+        if then["enabled"] != now["enabled"]:
+            problems.append(units.systemctl("enable" if then["enabled"] else "disable", name))
+        if then["active"]:
+            problems.append(units.systemctl("reload-or-restart", name))
+        elif now["active"]:
+            problems.append(units.systemctl("stop", name))
+    return problems
+
+
+def finish(directory, progress, changed, started_at, problems):
+    """Close the set, and those after it: what they describe is no longer ahead of what is there."""
+    result = {
+        "outcome": "undone",
+        "aside": progress["aside"] if os.path.isdir(progress["aside"]) else None,
+        "state": progress["state"] or "none",
+        "newer_messages": progress.get("newer_messages"),
+        "changed": changed,
+        "old_pid": progress["old_pid"],
+        "started_at": started_at,
+        "problems": [problem for problem in problems if problem],
+    }
+    this = os.path.basename(directory)
+    for run in sets.complete():
+        description = moves.read_json(sets.directory_of(run) + "/set.json")
+        if run >= this and not description["undone"]:
+            description["undone"] = time.time()
+            moves.write_json(sets.directory_of(run) + "/set.json", description)
+        if run >= this:
+            sets.close(run)
+    moves.write_json(directory + "/undo.json", {**progress, "stage": "done", "result": result})
+    return result

@@ -1,0 +1,271 @@
+"""The run of a rollout over simulated tenants and simulated time, killed wherever it can be."""
+
+from __future__ import annotations
+
+import datetime
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.registry.settings import Gate, Strategy, Window
+from engine.rollout.runner import Ended, Look, Runner, accept, begin_again, look_again
+from engine.rollout.state import Baseline, Member, Rollout, Stage, Wave, WaveStage
+from engine.rollout.store import RolloutStore
+from engine.rollout.verdict import MemberResult
+
+START = datetime.datetime(2026, 11, 29, 12, tzinfo=datetime.UTC)
+HEALTHY = Baseline(1, 0, 0, 0.0)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Time:
+    """Time that passes when somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.moment = START
+
+    def now(self) -> datetime.datetime:
+        return self.moment
+
+    def monotonic(self) -> float:
+        return (self.moment - START).total_seconds()
+
+    def sleep(self, seconds: float) -> None:
+        self.moment += datetime.timedelta(seconds=seconds)
+
+
+@dataclass
+class Tenants:
+    """Simulated tenants: what a converge makes of each, and how each is afterwards."""
+
+    results: dict[str, MemberResult] = field(default_factory=dict)
+    sick: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    updates: list[str] = field(default_factory=list)
+    rolled_back: list[str] = field(default_factory=list)
+    seen: list[str] = field(default_factory=list)
+    before_end: Callable[[str], None] = lambda slug: None
+
+    def converge(
+        self,
+        slugs: Sequence[str],
+        *,
+        again: frozenset[str],
+        seconds: float,
+        begun: Callable[[str], bool],
+        ended: Callable[[Ended], None],
+    ) -> None:
+        for slug in slugs:
+            if not begun(slug):
+                continue
+            self.seen.append(slug)
+            result = self.results.get(slug, MemberResult.UPDATED)
+            if result is MemberResult.SILENT:
+                continue
+            if result is MemberResult.UPDATED and slug not in self.updates:
+                self.updates.append(slug)
+            self.before_end(slug)
+            ended(Ended(slug, result, f"run-{slug}"))
+
+    def look(self, slugs: Sequence[str]) -> Mapping[str, Look]:
+        return {slug: Look(HEALTHY, ()) for slug in slugs}
+
+    def compare(self, before: Mapping[str, Baseline]) -> Mapping[str, Look]:
+        return {slug: Look(HEALTHY, self.sick.get(slug, ())) for slug in before}
+
+    def roll_back(self, slugs: Sequence[str]) -> Mapping[str, str | None]:
+        self.rolled_back += slugs
+        return dict.fromkeys(slugs)
+
+
+class Setting:
+    """One rollout of two waves and a canary, with its store and time."""
+
+    def __init__(self, directory: Path, strategy: Strategy | None = None, **tenants: Any) -> None:
+        self.time = Time()
+        self.store = RolloutStore(directory, self.time)
+        self.tenants = Tenants(**tenants)
+        self.told: list[Mapping[str, Any]] = []
+        waves = (("canaries", ("a",)), ("wave 1", ("b", "c")), ("wave 2", ("d", "e")))
+        self.store.save(
+            Rollout(
+                id="r1",
+                target="2026.11.29",
+                strategy_name="default",
+                strategy=strategy or Strategy(soak_seconds=60),
+                waves=tuple(Wave(name, tuple(Member(slug) for slug in slugs)) for name, slugs in waves),
+                started_at="2026-11-29T12:00:00Z",
+            )
+        )
+
+    def runner(self, rollout: Rollout | None = None, store: RolloutStore | None = None) -> Runner:
+        return Runner(rollout or self.store.load(), store or self.store, self.tenants, self.time, self.told.append)
+
+    def run(self, rollout: Rollout | None = None) -> Rollout:
+        return self.runner(rollout).run()
+
+
+def test_a_good_release_is_promoted_through_every_wave(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    rollout = setting.run()
+    assert rollout.stage is Stage.DONE
+    assert setting.tenants.updates == ["a", "b", "c", "d", "e"]
+    assert [wave.stage for wave in rollout.waves] == [WaveStage.PROMOTED] * 3
+    assert setting.time.monotonic() == 3 * 60
+    assert setting.store.load() == rollout
+
+
+def test_a_broken_release_halts_at_its_canary_and_leaves_the_others_untouched(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, results={"a": MemberResult.ROLLED_BACK})
+    rollout = setting.run()
+    assert rollout.stage is Stage.HALTED
+    assert setting.tenants.seen == ["a"]
+    assert "1 of 1 went wrong: 1 rolled-back" in rollout.reason
+
+
+def test_a_tenant_that_fell_ill_while_it_soaked_is_put_back_and_halts(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, sick={"b": ("the unit restarted 3 times",)})
+    rollout = setting.run()
+    assert (rollout.stage, setting.tenants.rolled_back) == (Stage.HALTED, ["b"])
+    assert setting.tenants.seen == ["a", "b", "c"]
+    (member,) = [member for member in rollout.members if member.slug == "b"]
+    assert member.problems == ("the unit restarted 3 times",)
+
+
+def test_one_that_cannot_be_judged_pauses_and_resume_looks_again(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, sick={"a": None})
+    rollout = setting.run()
+    assert rollout.stage is Stage.PAUSED
+    assert look_again(rollout).waves[0].members[0].result is MemberResult.UPDATED
+    setting.tenants.sick.clear()
+    assert setting.run(look_again(rollout)).stage is Stage.DONE
+    assert setting.tenants.seen.count("a") == 1
+
+
+def test_a_paused_wave_may_be_promoted_by_a_person(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, results={"a": MemberResult.DEFERRED})
+    rollout = setting.run()
+    assert rollout.stage is Stage.PAUSED
+    accepted = accept(rollout)
+    assert accepted is not None
+    assert setting.run(accepted).stage is Stage.DONE
+    assert setting.tenants.seen == ["a", "b", "c", "d", "e"]
+
+
+def test_silence_until_the_deadline_counts_as_wrong(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, results={"a": MemberResult.SILENT})
+    rollout = setting.run()
+    assert rollout.stage is Stage.HALTED
+    assert "1 silent" in rollout.reason
+
+
+def test_with_the_gate_approve_every_wave_after_the_canaries_waits_for_a_person(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, Strategy(soak_seconds=1, gate=Gate.APPROVE))
+    rollout = setting.run()
+    for reached in (["a"], ["a", "b", "c"]):
+        assert (rollout.stage, setting.tenants.seen) == (Stage.AWAITING_APPROVAL, reached)
+        assert setting.run().stage is Stage.AWAITING_APPROVAL
+        accepted = accept(setting.store.load())
+        assert accepted is not None
+        rollout = setting.run(accepted)
+    assert rollout.stage is Stage.DONE
+    assert accept(rollout) is None
+
+
+def test_retry_takes_the_failed_ones_of_a_wave_and_no_others(tmp_path: Path) -> None:
+    strategy = Strategy(soak_seconds=1, error_count=2, error_percent=100)
+    setting = Setting(tmp_path, strategy, results={"b": MemberResult.FAILED, "d": MemberResult.BUSY})
+    assert setting.run().stage is Stage.DONE
+    setting.tenants.results.clear()
+    setting.tenants.seen.clear()
+    rollout = setting.run(begin_again(setting.store.load()))
+    assert (rollout.stage, setting.tenants.seen) == (Stage.DONE, ["b", "d"])
+    assert all(member.result is MemberResult.UPDATED for member in rollout.members)
+
+
+def test_undo_puts_a_wave_back(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    setting.run()
+    rollout = setting.runner().undo(1)
+    assert setting.tenants.rolled_back == ["b", "c"]
+    assert rollout.waves[1].stage is WaveStage.UNDONE
+    assert rollout.stage is Stage.HALTED
+
+
+def test_a_halt_that_is_asked_for_begins_no_further_tenant(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    setting.tenants.before_end = lambda slug: setting.store.ask_to_halt("r1", "lunch") if slug == "b" else None
+    rollout = setting.run()
+    assert (rollout.stage, setting.tenants.seen) == (Stage.HALTED, ["a", "b"])
+    assert "lunch" in rollout.reason
+    setting.tenants.before_end = lambda slug: None
+    assert setting.run().stage is Stage.DONE
+    assert setting.tenants.seen == ["a", "b", "c", "d", "e"]
+
+
+def test_a_halt_is_heard_during_the_soak(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    sleep = setting.time.sleep
+
+    def ask_and_sleep(seconds: float) -> None:
+        setting.store.ask_to_halt("r1", "night")
+        sleep(seconds)
+
+    setting.time.sleep = ask_and_sleep  # type: ignore[method-assign]
+    assert setting.run().stage is Stage.HALTED
+    assert setting.tenants.seen == ["a"]
+
+
+def test_waves_begin_in_their_window_only(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, Strategy(soak_seconds=1, windows=(Window("02:00", "03:00"),)))
+    assert setting.run().stage is Stage.DONE
+    assert setting.time.now() == datetime.datetime(2026, 11, 30, 2, 0, 3, tzinfo=datetime.UTC)
+
+
+class MortalStore(RolloutStore):
+    """Saves or tells so many times and is then killed, before or after the write."""
+
+    def __init__(self, store: RolloutStore, left: int, after: bool) -> None:
+        self.__dict__.update(store.__dict__)
+        self.left = left
+        self.after = after
+
+    def save(self, rollout: Rollout) -> None:
+        self.left -= 1
+        if self.left < 0 and not self.after:
+            raise Killed
+        super().save(rollout)
+        if self.left < 0:
+            raise Killed
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_killed_anywhere_and_resumed_none_is_updated_twice_and_none_is_skipped(tmp_path: Path, after: bool) -> None:
+    writes = 0
+    while True:
+        setting = Setting(tmp_path / f"{writes}")
+        try:
+            setting.runner(store=MortalStore(setting.store, writes, after)).run()
+        except Killed:
+            rollout = setting.run()
+            assert rollout.stage is Stage.DONE
+            assert setting.tenants.updates == ["a", "b", "c", "d", "e"], writes
+            assert all(member.result is MemberResult.UPDATED for member in rollout.members)
+            # Only the one that had begun is begun again.
+            assert len(setting.tenants.seen) <= 6
+            writes += 1
+            continue
+        break
+    assert writes > 20
+
+
+def test_the_state_file_reads_as_it_was_written(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, Strategy(windows=(Window("01:00", "02:00", ("mon",), "Europe/Berlin"),)))
+    rollout = setting.store.load().with_member(0, "a", baseline=HEALTHY, problems=("x",))
+    setting.store.save(replace(rollout, left_out={"z": "on hold"}))
+    assert setting.store.load() == replace(rollout, left_out={"z": "on hold"})

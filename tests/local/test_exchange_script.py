@@ -1,0 +1,146 @@
+"""The exchange of a restore: wherever it dies, an undo brings back what was there, to the last mode."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engine.backups.exchange import EXCHANGE
+from tests.local.crashes import dies_at
+from tests.local.recovering import Tenant, modules
+
+NEW = "restore/r2/tree"
+
+
+@pytest.fixture
+def tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tenant:
+    """A tenant with something in its state, and an archive of other things beside it."""
+    return made(tmp_path / "tenant", monkeypatch)
+
+
+def made(base: Path, monkeypatch: pytest.MonkeyPatch) -> Tenant:
+    tenant = Tenant.create(base, monkeypatch)
+    for name, text in {"cache/blob": "stays", "logs/day.log": "stays", "logs/kept": "old", "stray": "old"}.items():
+        (tenant.state / name).parent.mkdir(exist_ok=True)
+        (tenant.state / name).write_text(text)
+    tenant.state.chmod(0o751)
+    new = tenant.home / NEW
+    (new / str(tenant.state).lstrip("/") / "logs").mkdir(parents=True)
+    (new / str(base / "etc/app").lstrip("/")).mkdir(parents=True)
+    (new / str(tenant.state).lstrip("/") / "memory").write_text("of the archive")
+    (new / str(tenant.state).lstrip("/") / "logs/kept").write_text("of the archive")
+    (new / str(tenant.state).lstrip("/")).chmod(0o700)
+    (new / str(base / "etc/app/main.conf").lstrip("/")).write_text("of the archive\n")
+    return tenant
+
+
+def moved(tenant: Tenant) -> list[dict[str, Any]]:
+    def tree(path: Path, kind: str, whole: bool, exclude: list[str], carry: list[str]) -> dict[str, Any]:
+        return {"path": str(path), "kind": kind, "whole": whole, "exclude": exclude, "carry": carry}
+
+    return [
+        tree(tenant.state, "state", False, ["cache"], ["logs/*.log"]),
+        tree(tenant.base / "etc/app/main.conf", "configuration", True, [], []),
+        # Not in the archive.
+        tree(tenant.base / "etc/app/sub", "configuration", True, [], []),
+    ]
+
+
+def take(tenant: Tenant) -> None:
+    tenant.take("r2", moved=moved(tenant), states=[], units=["helper.service", "extra.service"])
+
+
+def exchange(tenant: Tenant) -> Any:
+    gateway = {"unit": "gateway.service", "database": str(tenant.database)}
+    return tenant.run(
+        EXCHANGE,
+        {
+            "set": "r2",
+            "tree": str(tenant.home / NEW),
+            "moved": moved(tenant),
+            "parents": {},
+            "gateway": {**gateway, "silence_seconds": 90, "empty_is_quiet": True},
+            "own_gateway": "gateway.service",
+            "holders_only": False,
+            "own": {"applied.json": None, "version": "2026.9.1\n"},
+            "owe": "restore",
+        },
+    )
+
+
+def seen(tenant: Tenant) -> dict[str, Any]:
+    """Everything that is live: kind, mode, and content or target, by path."""
+    trees = modules()["trees"]
+    found = {}
+    for path in (tenant.state, tenant.base / "etc", tenant.home / "version", tenant.home / "applied.json"):
+        for entry in trees.describe(str(path)):
+            is_moved = entry["kind"] == "file" and tenant.home not in path.parents
+            found[f"{path}/{entry['path']}"] = {**entry, "mtime_ns": is_moved and entry["mtime_ns"]}
+    return found
+
+
+def test_the_archive_s_files_take_the_place_of_the_live_ones(tenant: Tenant):
+    take(tenant)
+    assert exchange(tenant) == {"outcome": "exchanged", "stopped": ["helper.service"]}
+    assert tenant.told()[:2] == ["stop gateway.service", "stop helper.service"]
+    assert (tenant.state / "memory").read_text() == "of the archive"
+    assert not (tenant.state / "stray").exists() and not tenant.database.exists()
+    assert (tenant.state / "cache/blob").read_text() == "stays", "what is excluded stays"
+    assert (tenant.state / "logs/day.log").read_text() == "stays", "deeper down too"
+    assert (tenant.state / "logs/kept").read_text() == "of the archive"
+    assert tenant.state.stat().st_mode & 0o777 == 0o700
+    assert (tenant.base / "etc/app/main.conf").read_text() == "of the archive\n"
+    assert not (tenant.base / "etc/app/sub").exists()
+    assert (tenant.home / "version").read_text() == "2026.9.1\n" and not (tenant.home / "applied.json").exists()
+
+
+def test_a_conversation_is_left_alone(tenant: Tenant):
+    take(tenant)
+    tenant.say("now")
+    before = seen(tenant)
+    assert exchange(tenant) == {"outcome": "busy"}
+    assert seen(tenant) == before and tenant.told() == []
+
+
+def test_wherever_it_dies_an_undo_brings_back_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    change, died = 0, True
+    while died:
+        change += 1
+        tenant = made(tmp_path / str(change), monkeypatch)
+        before = seen(tenant)
+        take(tenant)
+        died = dies_at(change, lambda: exchange(tenant))  # noqa: B023
+        assert tenant.undo("r2")["outcome"] == "undone"
+        assert seen(tenant) == before, f"died at change {change}"
+        owed = tenant.home / "owed.json"
+        assert not owed.exists(), f"died at change {change}"
+        shutil.rmtree(tenant.base)
+    assert change > 20
+
+
+def test_an_undo_that_dies_too_is_ended_by_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    change, died = 0, True
+    while died:
+        change += 1
+        tenant = made(tmp_path / str(change), monkeypatch)
+        before = seen(tenant)
+        take(tenant)
+        assert exchange(tenant)["outcome"] == "exchanged"
+        died = dies_at(change, lambda: tenant.undo("r2"))  # noqa: B023
+        assert tenant.undo("r2")["outcome"] == "undone"
+        assert seen(tenant) == before, f"died at change {change}"
+        assert "reload-or-restart helper.service" in tenant.told()
+        shutil.rmtree(tenant.base)
+    assert change > 10
+
+
+def test_files_that_cannot_be_exchanged_are_told(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    take(tenant)
+    shutil.rmtree(tenant.home / NEW)
+    (tenant.home / "recovery/r2/moved").write_text("in the way")
+    found = exchange(tenant)
+    assert found["outcome"] == "failed" and os.strerror(17) in found["problem"]

@@ -1,0 +1,37 @@
+"""Which recovery set a rollback goes to."""
+
+from __future__ import annotations
+
+import pytest
+
+from engine.errors import Refused
+from engine.hosts.status import RecoverySet
+from engine.updater.rollback import choose
+
+SETS = (
+    RecoverySet("r1", None, "2026.10.1", 1.0),
+    RecoverySet("r2", "2026.10.1", "2026.10.2", 2.0),
+    RecoverySet("r3", "2026.10.2", "2026.10.3", 3.0),
+    RecoverySet("r4", "2026.10.2", "2026.10.3", 4.0),
+    RecoverySet("r5", "2026.10.3", "2026.10.4", 5.0, undone=6.0),
+)
+
+
+@pytest.mark.parametrize(
+    ("to", "run"),
+    [(None, "r4"), ("r2", "r2"), ("2026.10.2", "r4"), ("2026.10.02", "r4"), ("2026.10.1", "r2"), ("zero", "r1")],
+)
+def test_the_newest_that_was_not_undone_or_the_one_that_is_named(to: str | None, run: str):
+    assert choose(SETS, to, "maple").run == run
+
+
+@pytest.mark.parametrize("to", ["2026.10.3", "r5", "r9", "what?"])
+def test_one_that_was_undone_or_never_was_is_refused_with_those_that_there_are(to: str):
+    with pytest.raises(Refused) as caught:
+        choose(SETS, to, "maple")
+    assert to in str(caught.value) and "2026.10.1 (run r2" in str(caught.value) and "r5" not in caught.value.hint
+
+
+def test_without_any_set_the_way_back_is_a_backup():
+    with pytest.raises(Refused, match="tenantry restore maple"):
+        choose((), None, "maple")
