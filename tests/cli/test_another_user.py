@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.cli.another_user import needs_root, tenantry_as_nobody
 from tests.fleets import TENANTS, write_whole_fleet
 
-NOBODY = 65534
-PROGRAM = "import sys; from engine.cli.app import run; sys.exit(run(sys.argv[1:]))"
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+pytestmark = needs_root
 
 
 @pytest.fixture
@@ -36,7 +31,7 @@ def fleet() -> Iterator[Path]:
     ["plan", "verify", "status", "status --live", "history maple", "logs maple", "logs maple r1", "doctor", "lab list"],
 )
 def test_what_may_not_be_read_is_named_with_what_to_do(fleet: Path, command: str):
-    done = _as_nobody(_python(), "-c", PROGRAM, "-C", str(fleet), *command.split())
+    done = tenantry_as_nobody("-C", str(fleet), *command.split())
     said = done.stdout + done.stderr
     assert done.returncode == 1
     assert "Permission denied" in said and " as the user who" in said
@@ -47,33 +42,3 @@ def test_pinned_keys_that_may_not_be_read_are_named(fleet: Path):
     server = "provider: {name: hetzner}\n    address: 192.0.2.1"
     (fleet / "inventory/tenants.yaml").write_text(TENANTS.replace("provider: {name: lab}", server, 1))
     test_what_may_not_be_read_is_named_with_what_to_do(fleet, "plan maple")
-
-
-def _python() -> str:
-    """An interpreter that nobody may run: the one of these tests may lie in root's home."""
-    for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info.minor}"):
-        if _runs(interpreter):
-            return interpreter
-    pytest.skip("no interpreter of this version that another user may run")
-
-
-def _runs(interpreter: str) -> bool:
-    try:
-        return _as_nobody(interpreter, "-c", "import engine.cli.app").returncode == 0
-    except OSError:
-        return False
-
-
-def _as_nobody(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command,
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        check=False,
-        user=NOBODY,
-        group=NOBODY,
-        extra_groups=(),
-        stdin=subprocess.DEVNULL,
-        cwd="/",
-    )

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
@@ -14,11 +11,9 @@ import pytest
 from engine.cli.checks import check_machine
 from engine.cli.doctor import document
 from engine.cli.invocation import Invocation
+from tests.cli.another_user import needs_root, tenantry_as_nobody
 from tests.cli.conftest import Tenantry, valid
 from tests.fleets import write_whole_fleet
-
-NOBODY = 65534
-PROGRAM = "import sys; from engine.cli.app import run; sys.exit(run(sys.argv[1:]))"
 
 
 def test_every_part_is_ok_or_says_what_to_do(tenantry: Tenantry):
@@ -51,30 +46,18 @@ def test_a_key_that_others_may_read_is_refused(tenantry: Tenantry):
     assert f"identity key: chmod 600 {key}" in tenantry("doctor").out
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@needs_root
 def test_as_another_user_it_says_what_needs_root_and_so_does_the_lab():
     with tempfile.TemporaryDirectory() as name:
         root = write_whole_fleet(Path(name))
         root.chmod(0o777)
-        found = _as_nobody("-C", name, "doctor", "--json")
+        found = tenantry_as_nobody("-C", name, "doctor", "--json")
         assert found.returncode == 1, found.stderr
         checks = {check["name"]: check for check in valid("doctor", json.loads(found.stdout))["checks"]}
         assert not checks["root"]["ok"]
         assert "as root" in checks["root"]["remedy"]
-        prepared = _as_nobody("-C", name, "lab", "prepare")
+        prepared = tenantry_as_nobody("-C", name, "lab", "prepare")
         assert prepared.returncode == 1
         assert "only root" in prepared.stderr
         assert "hint: " in prepared.stderr
         assert "Traceback" not in prepared.stderr
-
-
-def _as_nobody(*arguments: str) -> subprocess.CompletedProcess[str]:
-    become = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
-    return subprocess.run(
-        [*become, sys.executable, "-c", PROGRAM, *arguments],
-        env={"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"},
-        cwd="/",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
