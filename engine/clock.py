@@ -39,6 +39,11 @@ def iso(moment: datetime.datetime) -> str:
     return moment.astimezone(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
+def moment_of(run: str) -> str:
+    """The second in which the run of that id began, such as ``20261022T081500Z``; these sort by time."""
+    return run.partition("-")[0]
+
+
 def new_run_id(clock: Clock) -> str:
     """A run id that sorts by time and is unique across machines, such as ``20261022T081500Z-5f3a9c1e``."""
     return f"{clock.now():%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"

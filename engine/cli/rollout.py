@@ -13,21 +13,21 @@ import click
 from engine.cli.invocation import Choice, Invocation, json_option, tenants_option
 from engine.cli.output import print_document, print_line, print_table
 from engine.cli.progress import progress
-from engine.errors import ExitCode
+from engine.errors import ExitCode, most_serious
 from engine.records.runs import printable
 from engine.rollout.control import Control, prepare, store_of
-from engine.rollout.state import Rollout, Stage
+from engine.rollout.state import Rollout, Stage, WaveStage
 from engine.rollout.store import ROLLOUT
 from engine.updater.workspace import Workspace
 
 INTERRUPTED = "interrupted"
 
+NOT_BEGUN = "not begun"
+
 EXITS = {
-    Stage.DONE: ExitCode.DONE,
     Stage.HALTED: ExitCode.FAILED,
     Stage.PAUSED: ExitCode.UNREACHABLE,
     Stage.AWAITING_APPROVAL: ExitCode.DEFERRED,
-    Stage.RUNNING: ExitCode.DONE,
 }
 
 
@@ -35,8 +35,8 @@ EXITS = {
 def rollout() -> None:
     """Take a release through the fleet in waves.
 
-    A rollout ends with 0 when every wave is promoted, 1 when it halted, 4 when it paused because something
-    cannot be judged, and 5 when it waits for approval.
+    A rollout ends with 1 when it halted, 4 when it paused because something cannot be judged, and 5 when it waits
+    for approval. When every wave is promoted it ends with 0, or as a converge would for those that are not updated.
     """
 
 
@@ -58,7 +58,7 @@ def start(
     workspace = invocation.workspace()
     prepared = prepare(workspace, choice.of(workspace.fleet), to=to, strategy=strategy)
     if dry_run:
-        return show(prepared, as_json, str(prepared.stage))
+        return show(prepared, as_json, NOT_BEGUN)
     return _run(workspace, as_json, lambda control: control.begin(prepared))
 
 
@@ -92,8 +92,11 @@ def approve(invocation: Invocation, as_json: bool) -> ExitCode:
 @json_option
 @click.pass_obj
 def undo(invocation: Invocation, wave: str, as_json: bool) -> ExitCode:
-    """Put the updated tenants of WAVE back to their recovery sets. Exit 1, as for every halted rollout."""
-    return _run(invocation.workspace(), as_json, lambda control: control.undo(wave))
+    """Put the tenants of WAVE back that the rollout changed; again for those that could not be put back.
+
+    Exit 0 once all of them are back; the rollout is over.
+    """
+    return _run(invocation.workspace(), as_json, lambda control: control.undo(wave), _exit_code_of_undo)
 
 
 @rollout.command()
@@ -153,11 +156,28 @@ def events(invocation: Invocation, name: str | None, as_json: bool) -> ExitCode:
     return ExitCode.DONE
 
 
-def _run(workspace: Workspace, as_json: bool, work: Callable[[Control], Rollout]) -> ExitCode:
+def exit_code(ended: Rollout) -> ExitCode:
+    """The exit code of a command that ran a rollout until it stood so."""
+    if ended.stage is Stage.DONE:
+        return most_serious(member.result.exit_code for member in ended.members)
+    return EXITS[ended.stage]
+
+
+def _exit_code_of_undo(ended: Rollout) -> ExitCode:
+    is_whole = all(wave.stage is not WaveStage.UNDOING for wave in ended.waves)
+    return ExitCode.DONE if is_whole else ExitCode.FAILED
+
+
+def _run(
+    workspace: Workspace,
+    as_json: bool,
+    work: Callable[[Control], Rollout],
+    code: Callable[[Rollout], ExitCode] = exit_code,
+) -> ExitCode:
     with progress("rollout") as report, _sink(as_json) as sink:
         ended = work(Control(replace(workspace, report=report), sink))
     show(ended, as_json, str(ended.stage), lines=as_json)
-    return EXITS[ended.stage]
+    return code(ended)
 
 
 @contextmanager

@@ -129,12 +129,21 @@ def time_zone(text: str) -> str:
     return text
 
 
+def pattern(text: str) -> str:
+    """Return `text` if it is a regular expression of Python's."""
+    try:
+        re.compile(line(text))
+    except re.error as error:
+        raise ValueError(f"wanted a regular expression such as ERROR|CRITICAL: {error}") from error
+    return text
+
+
 def checker() -> FormatChecker:
     """Return the checks under the names that the schemas use."""
     found = FormatChecker(formats=())
     for check in (
         *(slug, uuid, line, hostname, address, mail_address),
-        *(absolute_path, relative_path, date, time_zone),
+        *(absolute_path, relative_path, date, time_zone, pattern),
     ):
         found.checks(check.__name__, raises=ValueError)(_text_only(check))
     return found

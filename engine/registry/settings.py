@@ -68,7 +68,8 @@ class Gateway:
     """The unit through which an owner reaches the runtime, and where it keeps its state.
 
     `state_file` is the runtime's own report of its channels, `database` the SQLite file with the
-    conversations, `runtime_link` the symbolic link to the installed version.
+    conversations, `runtime_link` the symbolic link to the installed version. `error_pattern`, a regular expression
+    of Python's, is found in a line of its log that tells of an error.
     """
 
     unit: str
@@ -82,6 +83,7 @@ class Gateway:
     runtime_link: str
     channels: tuple[str, ...]
     empty_history_is_quiet: bool = True
+    error_pattern: str = r"\b(ERROR|CRITICAL|FATAL)\b|^Traceback \("
 
 
 @dataclass(frozen=True)

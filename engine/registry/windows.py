@@ -20,19 +20,23 @@ def next_opening(windows: Sequence[Window], now: datetime.datetime) -> datetime.
     """When the next window opens, in UTC; `now` where one is open."""
     if is_open(windows, now):
         return now
-    # A week and a day hold every day of every window, whatever its zone.
+    # Two weeks and a day hold every day of every window, whatever its zone, and with a changed clock between them.
     return min(start for start, _ in _around(windows, now) if start > now)
 
 
 def _around(windows: Iterable[Window], now: datetime.datetime) -> Iterator[tuple[datetime.datetime, datetime.datetime]]:
-    """Every beginning and end of a window from yesterday to eight days from now, in UTC."""
+    """Every beginning and end of a window from yesterday to fifteen days from now, in UTC.
+
+    A window that the clock skips when summer time begins is none on that day.
+    """
     for window in windows:
         zone = ZoneInfo(window.time_zone)
         today = now.astimezone(zone).date()
-        for offset in range(-2, 9):
+        for offset in range(-2, 16):
             day = today + datetime.timedelta(days=offset)
-            if _DAYS[day.weekday()] in window.days:
-                yield _bounds(window, day, zone)
+            start, end = _bounds(window, day, zone)
+            if _DAYS[day.weekday()] in window.days and start < end:
+                yield start, end
 
 
 def _bounds(window: Window, day: datetime.date, zone: ZoneInfo) -> tuple[datetime.datetime, datetime.datetime]:

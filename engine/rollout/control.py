@@ -67,6 +67,16 @@ def unproven(workspace: Workspace, tenants: Sequence[Tenant]) -> Mapping[str, st
     return {slug: reason for slug, reason in reasons.items() if reason}
 
 
+def _beginning(rollout: Rollout) -> Mapping[str, Any]:
+    """What the story says of a rollout that begins."""
+    return {
+        "target": rollout.target,
+        "strategy": rollout.strategy_name,
+        "waves": [[member.slug for member in wave.members] for wave in rollout.waves],
+        "left_out": rollout.left_out,
+    }
+
+
 def _waves(waves: Sequence[Sequence[str]]) -> Iterator[Wave]:
     for number, slugs in enumerate(waves):
         name = f"wave-{number}" if number else "canaries"
@@ -90,9 +100,8 @@ class Control:
                     f"rollout {latest.id} to {latest.target} is not finished: {latest.stage}",
                     hint="`tenantry rollout resume` goes on with it, `tenantry rollout halt` ends it",
                 )
+            self.report(self._store.tell(rollout.id, "start", **_beginning(rollout)))
             self._store.save(rollout)
-            waves = [[member.slug for member in wave.members] for wave in rollout.waves]
-            self.report(self._store.tell(rollout.id, "start", target=rollout.target, waves=waves))
             return self._runner(rollout).run()
 
     def resume(self) -> Rollout:
@@ -135,19 +144,24 @@ class Control:
                 raise Refused(f"rollout {rollout.id} does not run: it is {rollout.stage}")
             now = iso(self.workspace.clock.now())
             halted = replace(rollout, stage=Stage.HALTED, reason=f"a person halted it: {reason}", finished_at=now)
-            self._store.save(halted)
             self.report(self._store.tell(rollout.id, "halted", reason=halted.reason))
+            self._store.save(halted)
             return halted
 
     def _go_on(self, job: str, change: Callable[[Rollout], Rollout]) -> Rollout:
         with self._held(job):
             rollout = self._store.load()
             self._store.forget_halt(rollout.id)
-            undone = [wave.name for wave in rollout.waves if wave.stage is WaveStage.UNDONE]
+            undone = [wave for wave in rollout.waves if wave.stage.is_taken_back]
             if undone:
+                left = [
+                    f"`tenantry rollout undo {wave.name}` goes on with it"
+                    for wave in undone
+                    if wave.stage is WaveStage.UNDOING
+                ]
                 raise Refused(
-                    f"rollout {rollout.id} cannot go on: {', '.join(undone)} was undone",
-                    hint="begin a new one with `tenantry rollout start`",
+                    f"rollout {rollout.id} cannot go on: {', '.join(wave.name for wave in undone)} was undone",
+                    hint=left[0] if left else "begin a new one with `tenantry rollout start`",
                 )
             changed = change(rollout)
             self.report(self._store.tell(rollout.id, job.removeprefix("rollout ")))
@@ -155,7 +169,7 @@ class Control:
 
     def _runner(self, rollout: Rollout) -> Runner:
         target = at_target(self.workspace, rollout.target)
-        fleet = LiveFleet(target, rollout.strategy, self.sender)
+        fleet = LiveFleet(target, rollout.id, rollout.strategy, self.sender)
         return Runner(rollout, self._store, fleet, self.workspace.clock, self.report)
 
     @contextmanager

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 import gevent
 
+from engine.clock import moment_of
 from engine.errors import ExitCode, Refused, TenantryError, UnknownState, Unreachable
 from engine.hosts.ledger import Ledger
 from engine.hosts.pool import SessionPool
@@ -19,7 +20,7 @@ from engine.registry.settings import Gateway, Strategy
 from engine.releases.version import Version
 from engine.render.notes import compose
 from engine.rollout.runner import Ended, Look
-from engine.rollout.state import Baseline
+from engine.rollout.state import Attempt, Baseline
 from engine.rollout.verdict import MemberResult
 from engine.updater.events import Phase
 from engine.updater.fleet import ask_many, converge_one, map_tenants
@@ -40,23 +41,28 @@ _RESULTS = {
     RunResult.BUSY: MemberResult.BUSY,
 }
 
+SCRIPT = Path(__file__).with_name("journal_script.py").read_text()
 TAKEN_BACK = "The last update is taken back; your assistant is as it was before."
 NO_GATEWAY = Baseline(0, 0, 0, 0.0)
+UNREGISTERED = "the tenant is no longer in the registry"
 
 
 @dataclass(frozen=True)
 class LiveFleet:
-    """Implements :class:`engine.rollout.runner.FleetPort`; the head of `workspace` is the rollout's target."""
+    """Implements :class:`engine.rollout.runner.FleetPort` for the rollout of that id.
+
+    The head of `workspace` is the rollout's target.
+    """
 
     workspace: Workspace
+    rollout: str
     strategy: Strategy
     sender: Sender = send
 
     def converge(
         self,
-        slugs: Sequence[str],
+        attempts: Mapping[str, Attempt],
         *,
-        again: frozenset[str],
         seconds: float,
         begun: Callable[[str], bool],
         ended: Callable[[Ended], None],
@@ -65,12 +71,17 @@ class LiveFleet:
 
         def work(pool: SessionPool, tenant: Tenant) -> None:
             if begun(tenant.slug):
-                options = Options(retry=tenant.slug in again)
+                options = self._options(attempts[tenant.slug])
                 ended(_ended(converge_one(self.workspace, pool, tenant, options, self.sender)))
 
         # A run that is ended by this has its tenant's dead-man; its lock is freed with it.
         with gevent.Timeout(seconds, False):
-            map_tenants(self.workspace, self._tenants(slugs), work)
+            map_tenants(self.workspace, self._registered(attempts, ended), work)
+
+    def _options(self, attempt: Attempt) -> Options:
+        if attempt is Attempt.RETRY:
+            return Options(retry=True)
+        return Options(resumes=self.rollout if attempt is Attempt.AFTER_CRASH else None)
 
     def look(self, slugs: Sequence[str]) -> Mapping[str, Look]:
         """How these tenants are as their soak begins."""
@@ -80,18 +91,24 @@ class LiveFleet:
         """How these tenants are against how they were as their soak began."""
         return self._ask(list(before), lambda tenant, session: self._look(session, before[tenant.slug]))
 
-    def roll_back(self, slugs: Sequence[str]) -> Mapping[str, str | None]:
+    def roll_back(self, sets: Mapping[str, str | None], ended: Callable[[Ended], None]) -> None:
         """Put these tenants back to before this rollout, each under its lock, and tell their owners."""
-        outcomes = map_tenants(self.workspace, self._tenants(slugs), self._roll_back_one)
-        return {outcome.slug: outcome.error for outcome in outcomes}
 
-    def _roll_back_one(self, pool: SessionPool, tenant: Tenant) -> Outcome:
+        def work(pool: SessionPool, tenant: Tenant) -> None:
+            ended(_put_back(self._roll_back_one(pool, tenant, sets[tenant.slug])))
+
+        map_tenants(self.workspace, self._registered(sets, ended), work)
+
+    def _roll_back_one(self, pool: SessionPool, tenant: Tenant, known: str | None) -> Outcome:
         target = str(self.workspace.manifest.head)
 
         def work(job: Job) -> Outcome:
             job.tell(Phase.CONNECT, "connecting")
             with pool.session(tenant) as session:
-                outcome = Rollback(job, session, set_to(session.probe().recovery, target, tenant.slug)).run()
+                found = way_back(session.probe().recovery, known, self.rollout, target, tenant.slug)
+                if found.undone:
+                    return Outcome(tenant.slug, RunResult.UNCHANGED, messages=("it was put back before",))
+                outcome = Rollback(job, session, found.run).run()
                 said = self._tell_owner(tenant, session, outcome)
                 return replace(outcome, messages=(*outcome.messages, *said))
 
@@ -108,34 +125,46 @@ class LiveFleet:
         return said
 
     def _ask(self, slugs: Sequence[str], question: Callable[[Tenant, Session], Look]) -> Mapping[str, Look]:
-        answers = ask_many(self.workspace, self._tenants(slugs), question)
-        return {
-            slug: _look_of(answer) if isinstance(answer, TenantryError) else answer
-            for slug, answer in zip(slugs, answers, strict=True)
+        tenants = [self.workspace.fleet.tenants[slug] for slug in slugs if slug in self.workspace.fleet.tenants]
+        answers = ask_many(self.workspace, tenants, question)
+        looks = {
+            tenant.slug: _look_of(answer) if isinstance(answer, TenantryError) else answer
+            for tenant, answer in zip(tenants, answers, strict=True)
         }
+        return {slug: looks.get(slug, Look(None, (UNREGISTERED,))) for slug in slugs}
 
     def _look(self, session: Session, before: Baseline | None) -> Look:
         gateway, status = self.workspace.fleet.settings.gateway, session.probe()
+        failed = _services(self.workspace, status)
         if gateway is None or status.gateway is None:
-            return Look(NO_GATEWAY, ())
-        now = _baseline(session, gateway, status, self.strategy.soak_seconds, before)
-        found = [*problems(status.gateway, gateway, None), *_services(self.workspace, status)]
-        return Look(now, tuple(found if before is None else [*found, *worse(before, now, gateway, self.strategy)]))
+            return Look(NO_GATEWAY, failed)
+        now = _baseline(session, gateway, status, self.strategy, before)
+        found = (*problems(status.gateway, gateway, None), *failed)
+        return Look(now, found if before is None else (*found, *worse(before, now, gateway, self.strategy)))
 
-    def _tenants(self, slugs: Sequence[str]) -> list[Tenant]:
-        return [self.workspace.fleet.tenants[slug] for slug in slugs]
+    def _registered(self, slugs: Iterable[str], ended: Callable[[Ended], None]) -> list[Tenant]:
+        """The tenants of these names; one that the registry has lost meanwhile has `ended` as failed."""
+        tenants = self.workspace.fleet.tenants
+        for slug in slugs:
+            if slug not in tenants:
+                ended(Ended(slug, MemberResult.FAILED, error=UNREGISTERED))
+        return [tenants[slug] for slug in slugs if slug in tenants]
 
 
-def set_to(found: Sequence[RecoverySet], target: str, slug: str) -> str:
-    """The run of the newest recovery set that leads back from `target`; raises :class:`Refused` without one."""
-    leading = [item.run for item in found if item.to_version == target and not item.undone]
+def way_back(found: Sequence[RecoverySet], known: str | None, rollout: str, target: str, slug: str) -> RecoverySet:
+    """The recovery set that leads from `target` to before that rollout: the `known` one, or else its oldest.
+
+    One that is undone means that the tenant is back. Raises :class:`Refused` where there is none any more.
+    """
+    since = [item for item in found if item.to_version == target and moment_of(item.run) >= moment_of(rollout)]
+    leading = [item for item in found if item.run == known] or since
     if not leading:
         raise Refused(
-            f"there is no recovery set that leads back from {target}",
+            f"there is no recovery set of this rollout that leads back from {target}",
             where=slug,
             hint=f"tenantry restore {slug} puts it back to a backup",
         )
-    return leading[-1]
+    return next((item for item in leading if not item.undone), leading[-1])
 
 
 def worse(before: Baseline, now: Baseline, gateway: Gateway, strategy: Strategy) -> list[str]:
@@ -148,35 +177,39 @@ def worse(before: Baseline, now: Baseline, gateway: Gateway, strategy: Strategy)
     if now.error_lines - before.error_lines >= strategy.error_lines:
         found.append(
             f"{gateway.unit} wrote {now.error_lines} error lines in {strategy.soak_seconds:g} s, "
-            f"{before.error_lines} in as long before the update"
+            f"{before.error_lines} in as long before"
         )
     return found
 
 
-def _baseline(session: Session, gateway: Gateway, status: Status, seconds: float, before: Baseline | None) -> Baseline:
-    """The gateway's process now and its error lines: since the soak began, or else before it was last started."""
+def _baseline(
+    session: Session, gateway: Gateway, status: Status, strategy: Strategy, before: Baseline | None
+) -> Baseline:
+    """The gateway's process now and its error lines: of the soak that began with `before`, or of as long before it."""
     assert status.gateway is not None
-    unit = shlex.quote(gateway.unit)
-    if before is None:
-        until = f"$(systemctl show --value --timestamp=unix -p ActiveEnterTimestamp {unit} | tr -d @)"
-        since = f"$((until - {max(1, round(seconds))}))"
-    else:
-        until, since = f"{int(status.clock) + 1}", f"{int(before.at)}"
-    output = session.execute(
-        f"until={until}; since={since}; "
-        f'journalctl -q --no-pager -o cat -p err -u {unit} --since "@$since" --until "@$until" | wc -l'
+    answer = session.ask_script(
+        SCRIPT,
+        {
+            "unit": gateway.unit,
+            "seconds": strategy.soak_seconds,
+            "since": before.at if before else None,
+            "recent_seconds": strategy.wave_seconds + strategy.soak_seconds,
+            "pattern": gateway.error_pattern,
+        },
+        label="journal",
     )
-    text = output.text.strip()
-    if output.status or not text.isdigit():
-        raise UnknownState(f"the journal of {gateway.unit} cannot be read", where=session.tenant.slug)
+    if "problem" in answer:
+        raise UnknownState(
+            f"the journal of {gateway.unit} cannot be read: {answer['problem']}", where=session.tenant.slug
+        )
     service = status.gateway.service
-    return Baseline(service.main_pid, service.restarts, int(text), status.clock)
+    return Baseline(service.main_pid, service.restarts, answer["error_lines"], status.clock)
 
 
-def _services(workspace: Workspace, status: Status) -> list[str]:
+def _services(workspace: Workspace, status: Status) -> tuple[str, ...]:
     """Services that systemd gave up; one that a later version brings is not there yet, and not failed."""
     known = (service.unit for service in workspace.fleet.settings.services)
-    return [f"{unit} has failed" for unit in known if status.services[unit].active == "failed"]
+    return tuple(f"{unit} has failed" for unit in known if status.services[unit].active == "failed")
 
 
 def _look_of(error: TenantryError) -> Look:
@@ -190,6 +223,12 @@ def _ended(outcome: Outcome) -> Ended:
     result = _RESULTS.get(outcome.result, MemberResult.FAILED)
     if result is MemberResult.UPDATED and outcome.exit_code is not ExitCode.DONE:
         result = MemberResult.FAILED
+    return Ended(outcome.slug, result, outcome.run, outcome.error, outcome.messages, outcome.recovery_set)
+
+
+def _put_back(outcome: Outcome) -> Ended:
+    is_back = outcome.exit_code is ExitCode.DONE
+    result = MemberResult.ROLLED_BACK if is_back else _RESULTS.get(outcome.result, MemberResult.FAILED)
     return Ended(outcome.slug, result, outcome.run, outcome.error, outcome.messages)
 
 

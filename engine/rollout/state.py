@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
+from enum import Enum, StrEnum
 from typing import Any
 
 from engine.registry.settings import Gate, Strategy, Window
@@ -22,14 +22,31 @@ class Stage(StrEnum):
 
 
 class WaveStage(StrEnum):
-    """Where a wave stands."""
+    """Where a wave stands. SOAKING without `soak_until` still has to be looked at as its soak begins.
+
+    UNDOING has members that were not put back yet.
+    """
 
     PENDING = "pending"
     CONVERGING = "converging"
     SOAKING = "soaking"
     PROMOTED = "promoted"
     STOPPED = "stopped"
+    UNDOING = "undoing"
     UNDONE = "undone"
+
+    @property
+    def is_taken_back(self) -> bool:
+        """Whether a person wants the wave's tenants back where they were."""
+        return self in (WaveStage.UNDOING, WaveStage.UNDONE)
+
+
+class Attempt(Enum):
+    """A converge of a member: the first one, one after the process died in another, or one by a person's word."""
+
+    FIRST = "first"
+    AFTER_CRASH = "after a crash"
+    RETRY = "retry"
 
 
 @dataclass(frozen=True)
@@ -45,7 +62,9 @@ class Baseline:
 @dataclass(frozen=True)
 class Member:
     """One tenant of a wave; `run` names its last converge and `messages` what that said, where its evidence lies
-    above all; `problems` is what was found after the soak.
+    above all; `problems` is what a look at it found. `retry` is a person's word to converge it although it is held.
+    `is_changed` says that this rollout may have changed it, `recovery_set` the way back where that is known, and
+    `is_back` that it was put back since.
     """
 
     slug: str
@@ -55,6 +74,30 @@ class Member:
     messages: tuple[str, ...] = ()
     baseline: Baseline | None = None
     problems: tuple[str, ...] = ()
+    retry: bool = False
+    is_changed: bool = False
+    recovery_set: str | None = None
+    is_back: bool = False
+
+    @property
+    def attempt(self) -> Attempt:
+        """What a converge of the tenant is to this rollout."""
+        if self.retry:
+            return Attempt.RETRY
+        return Attempt.AFTER_CRASH if self.result is MemberResult.STARTED else Attempt.FIRST
+
+    @property
+    def may_be_put_back(self) -> bool:
+        """Whether this rollout has brought the tenant to its release, and it is there yet."""
+        return self.is_changed and not self.is_back and self.result in _ON_TARGET
+
+    @property
+    def is_to_be_put_back(self) -> bool:
+        """Whether the soak found it unhealthy and nothing has come of that yet."""
+        return self.result is MemberResult.UNHEALTHY and self.error is None
+
+
+_ON_TARGET = (MemberResult.UPDATED, MemberResult.UNHEALTHY, MemberResult.UNCLEAR)
 
 
 @dataclass(frozen=True)

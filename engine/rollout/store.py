@@ -29,13 +29,8 @@ class RolloutStore:
 
     def save(self, rollout: Rollout) -> None:
         """Replace the rollout's state, durably; raises :class:`RecordFailed`."""
-        directory = self._directory / rollout.id
-        try:
-            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-        except OSError as error:
-            raise RecordFailed(f"cannot keep the rollout: {error.strerror}", where=str(directory)) from error
         text = json.dumps(rollout.document(), indent=1, ensure_ascii=False)
-        replace_file(directory / "state.json", f"{text}\n".encode(errors="backslashreplace"))
+        replace_file(self._made(rollout.id) / "state.json", f"{text}\n".encode(errors="backslashreplace"))
 
     def load(self, rollout: str | None = None) -> Rollout:
         """The rollout of that id, or the newest; raises :class:`InvalidInput` where there is none."""
@@ -62,7 +57,7 @@ class RolloutStore:
     def tell(self, rollout: str, event: str, **details: Any) -> dict[str, Any]:
         """Append an event to the rollout's story and return it."""
         entry = {"at": iso(self._clock.now()), "rollout": rollout, "event": event, **details}
-        append_line(self._directory / rollout / "events.jsonl", json.dumps(entry), durable=False)
+        append_line(self._made(rollout) / "events.jsonl", json.dumps(entry), durable=False)
         return entry
 
     def events(self, rollout: str) -> Iterator[dict[str, Any]]:
@@ -74,6 +69,14 @@ class RolloutStore:
         for line in lines:
             with suppress(ValueError):
                 yield json.loads(line)
+
+    def _made(self, rollout: str) -> Path:
+        directory = self._directory / rollout
+        try:
+            directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise RecordFailed(f"cannot keep the rollout: {error.strerror}", where=str(directory)) from error
+        return directory
 
     def ask_to_halt(self, rollout: str, reason: str) -> None:
         """Leave word for the process that runs the rollout: no further tenant is begun."""

@@ -6,14 +6,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from engine.errors import ExitCode
 from engine.registry.settings import Strategy
 
 
 class MemberResult(StrEnum):
     """Where a tenant stands in its wave.
 
-    SILENT had no result when the wave's time was over. UNHEALTHY was updated, and something was wrong with it
-    after the soak. UNCLEAR was updated, and after the soak it gave no usable answer to one of the questions.
+    SILENT had no result when the wave's time was over. UNHEALTHY was updated, and a look at it found something
+    wrong. UNCLEAR was updated, and gave no usable answer to such a look.
     """
 
     WAITING = "waiting"
@@ -43,6 +44,13 @@ class MemberResult(StrEnum):
         """Whether ``retry --failed`` means it."""
         return self.is_error or self in (MemberResult.DEFERRED, MemberResult.BUSY)
 
+    @property
+    def exit_code(self) -> ExitCode:
+        """What a tenant that stands so makes of a rollout that is done."""
+        if self is MemberResult.UPDATED:
+            return ExitCode.DONE
+        return _EXITS.get(self, ExitCode.FAILED)
+
 
 _ERRORS = frozenset(
     {
@@ -53,6 +61,14 @@ _ERRORS = frozenset(
         MemberResult.UNHEALTHY,
     }
 )
+
+
+_EXITS = {
+    MemberResult.UNREACHABLE: ExitCode.UNREACHABLE,
+    MemberResult.UNCLEAR: ExitCode.UNREACHABLE,
+    MemberResult.DEFERRED: ExitCode.DEFERRED,
+    MemberResult.BUSY: ExitCode.BUSY,
+}
 
 
 class Decision(StrEnum):

@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from engine.errors import InvalidInput
+from engine.errors import InvalidInput, Refused
 from engine.registry.model import Role, Tenant
 from engine.registry.settings import Strategy
 from engine.releases.version import Version
@@ -26,10 +26,17 @@ def membership(
 ) -> Membership:
     """Divide `tenants` into waves; `blocked` are those that something else keeps out, with its reason.
 
-    Every tenant is in exactly one wave or left out with a reason. No wave is empty.
+    Every tenant is in exactly one wave or left out with a reason. No wave is empty. Raises :class:`Refused` where
+    canaries are named among `tenants` and all of them are left out: another tenant would go first unasked.
     """
     left_out = {tenant.slug: reason for tenant in tenants if (reason := _why_not(tenant, target, today, blocked))}
     members = [tenant for tenant in tenants if tenant.slug not in left_out]
+    named = [tenant.slug for tenant in tenants if tenant.slug in strategy.canaries]
+    if members and named and all(slug in left_out for slug in named):
+        raise Refused(
+            f"no canary takes part: {'; '.join(f'{slug}: {left_out[slug]}' for slug in named)}",
+            hint="choose a strategy with other canaries, or wait until one of these may take part",
+        )
     canaries = _canaries(strategy, members)
     others = [tenant.slug for tenant in members if tenant.slug not in canaries]
     waves = [canaries, *_divided(strategy.waves, others)]
@@ -45,10 +52,10 @@ def _why_not(tenant: Tenant, target: Version, today: datetime.date, blocked: Map
 
 
 def _canaries(strategy: Strategy, members: Sequence[Tenant]) -> tuple[str, ...]:
-    """The named canaries, tenants of the test role first; without names those of that role, or the first tenant."""
+    """The named canaries, tenants of the test role first; without any those of that role, or the first tenant."""
     by_role = sorted(members, key=lambda tenant: tenant.role is not Role.TEST)
-    if strategy.canaries:
-        return tuple(tenant.slug for tenant in by_role if tenant.slug in strategy.canaries)
+    if named := tuple(tenant.slug for tenant in by_role if tenant.slug in strategy.canaries):
+        return named
     testers = tuple(tenant.slug for tenant in by_role if tenant.role is Role.TEST)
     return testers or tuple(tenant.slug for tenant in by_role[:1])
 

@@ -68,14 +68,14 @@ class Converge:
         status = self._probe()
         if status.armed and not self.net.is_armed:
             fall = self._finish_rollback(status)
-            if fall and not (self.options.retry and fall.is_alive):
+            if fall and not (fall.is_alive and self.options.goes_on_after(status.armed.run)):
                 return self._fallen(fall, status)
             status = self._probe()
         assessment = self._assess(status)
         self._decide_mending()
         if not assessment.has_changes and not self.mending:
             return self._unchanged(assessment)
-        if not self.options.retry:
+        if not self.options.overrides(assessment.status.held):
             self.net.refuse_held(assessment)
         assessment = self._claim(assessment)
         self._announce(assessment)
@@ -372,4 +372,5 @@ class Converge:
             files=tuple(self._files),
             restarted=restarted,
             messages=tuple(self._messages),
+            recovery_set=self.net.set_run,
         )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from engine.clock import moment_of
 from engine.errors import Busy, ExitCode, NotQuiet, TenantryError
+from engine.hosts.status import Held
 from engine.records import RunResult
 from engine.registry.model import Tenant
 
@@ -14,17 +16,30 @@ class Options:
     """What a person asked of a converge: plan digests to hold it to, and a hand-written owner note.
 
     A tenant's plan must have one of `plan_digests`; None means any. A digest names its tenant. `retry` goes on
-    although the tenant is held.
+    although the tenant is held. `resumes` is the id of a job whose process died: its converge goes on although the
+    tenant's dead-man has undone a run that began since.
     """
 
     plan_digests: frozenset[str] | None = None
     note: str | None = None
     retry: bool = False
+    resumes: str | None = None
+
+    def goes_on_after(self, undone_run: str) -> bool:
+        """Whether this converge goes on although the dead-man of `undone_run` put the tenant back."""
+        return self.retry or (self.resumes is not None and moment_of(undone_run) >= moment_of(self.resumes))
+
+    def overrides(self, held: Held | None) -> bool:
+        """Whether this converge goes on although the tenant is `held`."""
+        return self.retry or (held is not None and held.by == "dead-man" and self.goes_on_after(held.run))
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """One tenant's result. `steps` ran, `files` were rendered anew; `error` holds no secret."""
+    """One tenant's result. `steps` ran, `files` were rendered anew; `error` holds no secret.
+
+    `recovery_set` is the run whose set leads back from what this one changed.
+    """
 
     slug: str
     result: RunResult
@@ -37,6 +52,7 @@ class Outcome:
     restarted: bool = False
     messages: tuple[str, ...] = ()
     error: str | None = None
+    recovery_set: str | None = None
 
 
 def placed(error: TenantryError, tenant: Tenant) -> TenantryError:

@@ -142,7 +142,7 @@ class SafetyNet:
         self.job.enter(Phase.ROLLBACK, f"run {order.run} was never confirmed")
         reason = f"run {order.run} was never confirmed, so the next run put the tenant back"
         evidence = collect(self.job, self.session, status)
-        fall = self.fall_back(order.set, Held(order.head, order.run, self._now(), reason, "run"))
+        fall = self.fall_back(order.set, Held(order.head, order.run, self._now(), reason, "dead-man"))
         error = TenantryError(reason, where=self._slug)
         messages = (*fall.messages, f"evidence: {evidence}") if evidence else fall.messages
         return Fall(fall.is_alive, self._explained(error, fall), messages)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ import pytest
 
 from engine.registry.settings import Gate, Strategy, Window
 from engine.rollout.runner import Ended, Look, Runner, accept, begin_again, look_again
-from engine.rollout.state import Baseline, Member, Rollout, Stage, Wave, WaveStage
+from engine.rollout.state import Attempt, Baseline, Member, Rollout, Stage, Wave, WaveStage
 from engine.rollout.store import RolloutStore
 from engine.rollout.verdict import MemberResult
 
@@ -45,6 +46,11 @@ class Tenants:
     """Simulated tenants: what a converge makes of each, and how each is afterwards."""
 
     results: dict[str, MemberResult] = field(default_factory=dict)
+    looks: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
+    way_back: dict[str, MemberResult] = field(default_factory=dict)
+    compared: list[str] = field(default_factory=list)
+    there: frozenset[str] = frozenset()
+    attempts: dict[str, Attempt] = field(default_factory=dict)
     sick: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     updates: list[str] = field(default_factory=list)
     rolled_back: list[str] = field(default_factory=list)
@@ -53,34 +59,41 @@ class Tenants:
 
     def converge(
         self,
-        slugs: Sequence[str],
+        attempts: Mapping[str, Attempt],
         *,
-        again: frozenset[str],
         seconds: float,
         begun: Callable[[str], bool],
         ended: Callable[[Ended], None],
     ) -> None:
-        for slug in slugs:
-            if not begun(slug):
+        for slug, attempt in attempts.items():
+            result = self.results.get(slug, MemberResult.UPDATED)
+            if result is MemberResult.WAITING or not begun(slug):
                 continue
             self.seen.append(slug)
-            result = self.results.get(slug, MemberResult.UPDATED)
+            self.attempts[slug] = attempt
             if result is MemberResult.SILENT:
                 continue
-            if result is MemberResult.UPDATED and slug not in self.updates:
+            is_new = slug not in self.updates and slug not in self.there
+            if result is MemberResult.UPDATED and is_new:
                 self.updates.append(slug)
             self.before_end(slug)
-            ended(Ended(slug, result, f"run-{slug}"))
+            ended(Ended(slug, result, f"run-{slug}", recovery_set=f"set-{slug}" if is_new else None))
 
     def look(self, slugs: Sequence[str]) -> Mapping[str, Look]:
-        return {slug: Look(HEALTHY, ()) for slug in slugs}
+        return {
+            slug: Look(HEALTHY if self.looks.get(slug, ()) == () else None, self.looks.get(slug, ())) for slug in slugs
+        }
 
     def compare(self, before: Mapping[str, Baseline]) -> Mapping[str, Look]:
+        self.compared += before
         return {slug: Look(HEALTHY, self.sick.get(slug, ())) for slug in before}
 
-    def roll_back(self, slugs: Sequence[str]) -> Mapping[str, str | None]:
-        self.rolled_back += slugs
-        return dict.fromkeys(slugs)
+    def roll_back(self, sets: Mapping[str, str | None], ended: Callable[[Ended], None]) -> None:
+        for slug in sets:
+            result = self.way_back.get(slug, MemberResult.ROLLED_BACK)
+            if result is MemberResult.ROLLED_BACK:
+                self.rolled_back.append(slug)
+            ended(Ended(slug, result, f"back-{slug}", None if result is MemberResult.ROLLED_BACK else str(result)))
 
 
 class Setting:
@@ -236,10 +249,19 @@ class MortalStore(RolloutStore):
         self.after = after
 
     def save(self, rollout: Rollout) -> None:
+        with self._one_write():
+            super().save(rollout)
+
+    def tell(self, rollout: str, event: str, **details: Any) -> dict[str, Any]:
+        with self._one_write():
+            return super().tell(rollout, event, **details)
+
+    @contextmanager
+    def _one_write(self) -> Iterator[None]:
         self.left -= 1
         if self.left < 0 and not self.after:
             raise Killed
-        super().save(rollout)
+        yield
         if self.left < 0:
             raise Killed
 
@@ -258,10 +280,151 @@ def test_killed_anywhere_and_resumed_none_is_updated_twice_and_none_is_skipped(t
             assert all(member.result is MemberResult.UPDATED for member in rollout.members)
             # Only the one that had begun is begun again.
             assert len(setting.tenants.seen) <= 6
+            # Nothing that happened is missing from the story.
+            told = list(setting.store.events("r1"))
+            ended = [event["tenant"] for event in told if event["event"] == "tenant"]
+            assert list(dict.fromkeys(ended)) == ["a", "b", "c", "d", "e"]
+            assert [e["wave"] for e in told if e["event"] == "verdict"][-1] == "wave 2"
+            assert told[-1]["event"] == "done"
             writes += 1
             continue
         break
-    assert writes > 20
+    assert writes > 40
+
+
+@pytest.mark.parametrize("after", [False, True])
+def test_an_undo_that_is_killed_anywhere_goes_on_and_nothing_else_may(tmp_path: Path, after: bool) -> None:
+    writes = 0
+    while True:
+        setting = Setting(tmp_path / f"{writes}")
+        setting.run()
+        try:
+            setting.runner(store=MortalStore(setting.store, writes, after)).undo(1)
+        except Killed:
+            assert accept(setting.store.load()) is None
+            rollout = setting.runner().undo(1)
+            assert rollout.waves[1].stage is WaveStage.UNDONE
+            assert [member.result for member in rollout.waves[1].members] == [MemberResult.ROLLED_BACK] * 2
+            # One whose rollback was not kept is asked again; being back already is an answer of the tenant's.
+            assert set(setting.tenants.rolled_back) == {"b", "c"}
+            writes += 1
+            continue
+        break
+    assert writes > 5
+
+
+def test_one_that_gave_no_answer_as_its_soak_began_is_looked_at_and_soaks_before_it_is_promoted(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, looks={"a": None})
+    assert setting.run().stage is Stage.PAUSED
+    setting.tenants.looks.clear()
+    before = setting.time.monotonic()
+    assert setting.run(look_again(setting.store.load())).stage is Stage.DONE
+    assert setting.tenants.compared[0] == "a"
+    assert setting.time.monotonic() - before == 3 * 60
+
+
+def test_one_that_is_ill_at_the_first_look_is_put_back_at_once(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, looks={"a": ("port 80 does not answer",)})
+    rollout = setting.run()
+    assert (rollout.stage, setting.tenants.rolled_back) == (Stage.HALTED, ["a"])
+    assert rollout.waves[0].members[0].error == "put back to where it was"
+    assert setting.time.monotonic() == 0
+
+
+def test_a_promoted_wave_is_not_looked_at_again(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, sick={"a": None})
+    promoted = accept(setting.run())
+    assert promoted is not None and promoted.waves[0].stage is WaveStage.PROMOTED
+    assert look_again(promoted) == promoted
+
+
+def test_a_first_converge_one_after_a_crash_and_one_by_a_persons_word_are_told_apart(tmp_path: Path) -> None:
+    strategy = Strategy(soak_seconds=1, error_count=2, error_percent=100)
+    setting = Setting(tmp_path, strategy, results={"b": MemberResult.FAILED})
+    begun = setting.store.load().with_member(0, "a", result=MemberResult.STARTED)
+    setting.run(begun)
+    assert setting.tenants.attempts == {
+        "a": Attempt.AFTER_CRASH,
+        **dict.fromkeys(("b", "c", "d", "e"), Attempt.FIRST),
+    }
+    retried = begin_again(setting.store.load())
+    assert retried.waves[1].members[0].attempt is Attempt.RETRY
+    # A person's word holds until the tenant has a result, also where the process dies meanwhile.
+    assert retried.with_member(1, "b", result=MemberResult.STARTED).waves[1].members[0].attempt is Attempt.RETRY
+
+
+def test_undo_leaves_what_this_rollout_did_not_change_and_can_be_repeated_for_the_rest(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, there=frozenset({"b"}), way_back={"e": MemberResult.BUSY})
+    setting.run()
+    assert setting.runner().undo(1).waves[1].stage is WaveStage.UNDONE
+    assert setting.tenants.rolled_back == ["c"]
+    rollout = setting.runner().undo(2)
+    assert (rollout.stage, rollout.waves[2].stage) == (Stage.HALTED, WaveStage.UNDOING)
+    assert "not put back yet: e" in rollout.reason
+    assert rollout.waves[2].members[1].error == "not put back: busy"
+    setting.tenants.way_back.clear()
+    assert setting.runner().undo(2).waves[2].stage is WaveStage.UNDONE
+    assert setting.tenants.rolled_back == ["c", "d", "e"]
+
+
+def test_one_that_the_soak_put_back_is_not_put_back_again(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, sick={"b": ("it restarted",)})
+    setting.run()
+    setting.runner().undo(1)
+    assert setting.tenants.rolled_back == ["b", "c"]
+
+
+def test_what_the_soak_finds_ill_and_this_rollout_did_not_change_is_left(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, there=frozenset({"a"}), sick={"a": ("it restarted",)})
+    rollout = setting.run()
+    assert (rollout.stage, setting.tenants.rolled_back) == (Stage.HALTED, [])
+    assert "before this rollout" in (rollout.waves[0].members[0].error or "")
+
+
+def test_one_that_was_not_begun_in_the_waves_time_counts_as_wrong(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, results={"c": MemberResult.WAITING})
+    rollout = setting.run()
+    assert rollout.stage is Stage.HALTED
+    assert rollout.waves[1].members[1].result is MemberResult.SILENT
+    assert "not begun" in (rollout.waves[1].members[1].error or "")
+
+
+def test_a_halt_that_comes_during_the_last_look_of_a_wave_begins_no_other_and_asks_for_no_approval(
+    tmp_path: Path,
+) -> None:
+    setting = Setting(tmp_path, Strategy(soak_seconds=1, gate=Gate.APPROVE))
+    compare = setting.tenants.compare
+
+    def ask_and_compare(before: Mapping[str, Baseline]) -> Mapping[str, Look]:
+        setting.store.ask_to_halt("r1", "lunch")
+        return compare(before)
+
+    setting.tenants.compare = ask_and_compare  # type: ignore[method-assign]
+    rollout = setting.run()
+    assert (rollout.stage, rollout.reason) == (Stage.HALTED, "a person halted it: lunch")
+    assert setting.store.halt_asked("r1") is None
+
+
+def test_a_halt_that_comes_after_the_last_wave_is_said_to_be_late(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    setting.tenants.compare = lambda before: (
+        (  # type: ignore[method-assign]
+            setting.store.ask_to_halt("r1", "lunch") if "e" in before else None
+        )
+        or {slug: Look(HEALTHY, ()) for slug in before}
+    )
+    assert setting.run().reason == "every wave is promoted; the halt came too late"
+    assert setting.store.halt_asked("r1") is None
+
+
+def test_a_machine_that_slept_through_the_window_waits_for_the_next_one(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, Strategy(soak_seconds=1, windows=(Window("13:00", "13:30"),)))
+    sleeps = [2 * 3600.0]
+    sleep = setting.time.sleep
+    setting.time.sleep = lambda seconds: sleep(sleeps.pop() if sleeps else seconds)  # type: ignore[method-assign]
+    assert setting.run().stage is Stage.DONE
+    begun = [event["at"] for event in setting.told if event["event"] == "wave"]
+    assert begun[0] == "2026-11-30T13:00:00Z"
 
 
 def test_the_state_file_reads_as_it_was_written(tmp_path: Path) -> None:

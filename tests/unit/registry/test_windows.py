@@ -41,6 +41,13 @@ def test_the_next_opening_is_the_first_of_any_window() -> None:
     assert next_opening(windows, at("2026-12-02T13:00")) == at("2026-12-04T21:30")
 
 
+def test_a_window_that_the_change_to_summer_time_skips_is_none_that_day() -> None:
+    windows = (Window("02:30", "03:15", days=("sun",), time_zone="Europe/Berlin"),)
+    # On 2027-03-28 it is 03:00 in Berlin right after 02:00.
+    assert next_opening(windows, at("2027-03-22T12:00")) == at("2027-04-04T00:30")
+    assert not is_open(windows, at("2027-03-28T01:20"))
+
+
 @given(st.datetimes(datetime.datetime(2026, 1, 1), datetime.datetime(2027, 1, 1), timezones=st.just(datetime.UTC)))
 def test_a_window_is_open_when_it_opens(now: datetime.datetime) -> None:
     opening = next_opening((NIGHT,), now)
