@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -13,21 +14,31 @@ import pytest
 from engine.errors import ExitCode
 from engine.records import RunStore
 from engine.rollout.control import Control, prepare, store_of
-from engine.rollout.state import Rollout, Stage
+from engine.rollout.live import TAKEN_BACK
+from engine.rollout.state import Rollout, Stage, WaveStage
 from engine.rollout.verdict import MemberResult
+from engine.updater.notify import Delivery
 from tests.lab.light_fleet import LightFleet
 from tests.lab.waiting import until
 
 TEN = ("maple", "birch", "cedar", "elm", "fir", "hazel", "larch", "oak", "pine", "yew")
 OLD, BROKEN, GOOD, ILL = "2026.10.3", "2026.10.4", "2026.10.5", "2026.10.6"
-STRATEGY = {"canaries": ["maple"], "waves": ["30%", "60%"], "soak_seconds": 2, "error_lines": 1000}
+STRATEGY = {"canaries": ["maple"], "waves": ["30%", "60%"], "soak_seconds": 2, "error_lines": 5}
+HASTY = {**STRATEGY, "wave_seconds": 2}
+GOOD_RELEASES: tuple[tuple[str, list[Any]], ...] = (
+    (BROKEN, []),
+    (GOOD, [{"greeting": {"name": "good", "text": "Good morning"}}]),
+)
+COMPLAIN = "echo errors > /srv/light/fault; for n in 1 2 3 4 5 6; do curl -s http://127.0.0.1:8642/health; done"
 BREAK = 'ExecStart=/usr/bin/python3 -c "raise SystemExit(1)"'
 
 
 @pytest.fixture(scope="module")
 def ten(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LightFleet]:
     """Ten provisioned light hosts at the head."""
-    fleet = LightFleet.create(tmp_path_factory.mktemp("ten") / "fleet", TEN, strategies={"default": STRATEGY})
+    fleet = LightFleet.create(
+        tmp_path_factory.mktemp("ten") / "fleet", TEN, strategies={"default": STRATEGY, "hasty": HASTY}
+    )
     try:
         outcomes = fleet.provision(*TEN)
         assert all(outcome.error is None for outcome in outcomes), outcomes
@@ -60,14 +71,24 @@ def break_unit_from(fleet: LightFleet, version: str | None) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def control(fleet: LightFleet, told: list[Mapping[str, Any]]) -> Control:
-    return Control(fleet.workspace(), told.append)
+def control(fleet: LightFleet, told: Callable[[Mapping[str, Any]], None]) -> Control:
+    return Control(fleet.workspace(), told)
 
 
-def begin(fleet: LightFleet, told: list[Mapping[str, Any]]) -> Rollout:
+def begin(fleet: LightFleet, told: Callable[[Mapping[str, Any]], None], strategy: str | None = None) -> Rollout:
     workspace = fleet.workspace()
     tenants = tuple(workspace.fleet.tenants.values())
-    return control(fleet, told).begin(prepare(workspace, tenants, to=None, strategy=None))
+    return control(fleet, told).begin(prepare(workspace, tenants, to=None, strategy=strategy))
+
+
+def at(event: str, act: Callable[[], object]) -> Callable[[Mapping[str, Any]], None]:
+    """What hears a rollout's story, and acts as an `event` is told."""
+
+    def hear(told: Mapping[str, Any]) -> None:
+        if told["event"] == event:
+            act()
+
+    return hear
 
 
 def runs(fleet: LightFleet, slug: str) -> list[dict[str, Any]]:
@@ -81,7 +102,7 @@ def test_a_broken_release_halts_at_its_canary_puts_it_back_and_leaves_nine_untou
     break_unit_from(ten, BROKEN)
     before = {slug: len(runs(ten, slug)) for slug in TEN}
     told: list[Mapping[str, Any]] = []
-    rollout = begin(ten, told)
+    rollout = begin(ten, told.append)
     assert (rollout.stage, rollout.waves[0].members[0].result) == (Stage.HALTED, MemberResult.ROLLED_BACK)
     assert ten.marker("maple") == OLD
     assert ten.is_connected("maple")
@@ -91,11 +112,14 @@ def test_a_broken_release_halts_at_its_canary_puts_it_back_and_leaves_nine_untou
     assert (ten.root / place).exists(), place
     assert [len(runs(ten, slug)) - before[slug] for slug in TEN] == [1] + [0] * 9
     assert {ten.marker(slug) for slug in TEN} == {OLD}
-    assert [event["event"] for event in told] == ["start", "wave", "tenant", "verdict", "halted"]
+    assert [event["event"] for event in told] == ["start", "wave", "begun", "tenant", "verdict", "halted"]
+    # Resumed, it is left alone: it is held, and only a person's word or a newer head changes that.
+    assert control(ten, told.append).resume().stage is Stage.HALTED
+    assert len(runs(ten, "maple")) - before["maple"] == 1
 
 
 def test_a_good_release_goes_through_three_waves_and_is_killed_and_resumed_on_the_way(ten: LightFleet):
-    releases(ten, (BROKEN, []), (GOOD, [{"greeting": {"name": "good", "text": "Good morning"}}]))
+    releases(ten, *GOOD_RELEASES)
     break_unit_from(ten, None)
     process = ten.cli("rollout", "start", "--json", start_new_session=True)
     assert process.stdout is not None
@@ -126,21 +150,29 @@ def test_a_good_release_goes_through_three_waves_and_is_killed_and_resumed_on_th
     assert all(member.result is MemberResult.UPDATED for member in ended.members)
 
 
-def test_one_that_falls_ill_while_it_soaks_is_put_back(ten: LightFleet):
-    releases(ten, (BROKEN, []), (GOOD, [{"greeting": {"name": "good", "text": "Good morning"}}]), (ILL, ["polite"]))
-    told: list[Mapping[str, Any]] = []
-
-    class Hurt(list[Mapping[str, Any]]):
-        def append(self, event: Mapping[str, Any]) -> None:
-            super().append(event)
-            if event["event"] == "soak":
-                ten.run("maple", "systemctl kill --signal=KILL light-gateway.service")
-                until(lambda: ten.is_connected("maple"), "the gateway came back by itself")
-
+def test_one_without_a_result_in_the_waves_time_is_silent_and_free_for_others(ten: LightFleet):
+    releases(ten, *GOOD_RELEASES, (ILL, ["polite"]))
     path = ten.root / "templates/personality.j2"
     path.write_text(path.read_text() + "{% if at_least('2026.10.6') %}Be brief.\n{% endif %}")
-    told = Hurt()
-    rollout = begin(ten, told)
+    # Its owner speaks as it is begun: it is not silent before the wave's time is over.
+    rollout = begin(ten, at("begun", lambda: ten.say("maple")), "hasty")
+    (canary,) = rollout.waves[0].members
+    assert (rollout.stage, canary.result) == (Stage.HALTED, MemberResult.SILENT)
+    workspace = ten.workspace()
+    assert workspace.locks.holder(workspace.fleet.tenants["maple"].subject) is None
+    assert ten.marker("maple") == GOOD
+    assert ten.is_connected("maple")
+
+
+def test_one_that_falls_ill_while_it_soaks_is_put_back(ten: LightFleet):
+    def hurt() -> None:
+        ten.run("maple", "systemctl kill --signal=KILL light-gateway.service")
+        until(lambda: restarts() > 0 and ten.is_connected("maple"), "the gateway came back by itself")
+
+    def restarts() -> int:
+        return int(ten.run("maple", "systemctl show --value --property=NRestarts light-gateway.service"))
+
+    rollout = begin(ten, at("soak", hurt))
     (canary,) = rollout.waves[0].members
     assert (rollout.stage, canary.result) == (Stage.HALTED, MemberResult.UNHEALTHY)
     assert any("by itself" in problem for problem in canary.problems), canary
@@ -149,13 +181,42 @@ def test_one_that_falls_ill_while_it_soaks_is_put_back(ten: LightFleet):
     assert {ten.marker(slug) for slug in TEN} == {GOOD}
 
 
-def test_a_wave_is_undone(ten: LightFleet):
+def test_one_that_only_writes_error_lines_while_it_soaks_is_put_back(ten: LightFleet):
+    rollout = control(ten, at("soak", lambda: ten.run("maple", COMPLAIN))).retry()
+    (canary,) = rollout.waves[0].members
+    assert (rollout.stage, canary.result, canary.is_back) == (Stage.HALTED, MemberResult.UNHEALTHY, True), canary
+    (problem,) = canary.problems
+    found = re.search(r"wrote (\d+) error lines in 2 s, 0 in as long before", problem)
+    # Six of the questions above, and those of the look itself.
+    assert found and int(found[1]) >= 6, problem
+    assert ten.marker("maple") == GOOD
+    ten.run("maple", "rm -f /srv/light/fault")
+
+
+def test_a_wave_is_undone_and_again_for_one_that_was_busy(ten: LightFleet):
+    (ten.state / "secrets").mkdir(mode=0o700, exist_ok=True)
+    (ten.state / "secrets/hook").write_text("json://127.0.0.1:9/hook")
+    (ten.state / "secrets/hook").chmod(0o600)
+    ten.register(TEN, birch={"text_updates": True, "secrets": {"hook": "file:var/secrets/hook"}})
+    ten.change_settings(notify={"target_secret": "hook"})
     told: list[Mapping[str, Any]] = []
-    rollout = control(ten, told).retry()
+    rollout = control(ten, told.append).retry()
     assert rollout.stage is Stage.DONE, rollout
     assert {ten.marker(slug) for slug in TEN} == {ILL}
-    undone = control(ten, told).undo("wave-1")
-    assert undone.stage is Stage.HALTED
+    sent: list[str] = []
+
+    def record(target: str, text: str) -> Delivery:
+        sent.append(text)
+        return Delivery.DELIVERED
+
+    workspace = ten.workspace()
+    with workspace.locks.hold(workspace.fleet.tenants["cedar"].subject, job="backup", run="r"):
+        part = Control(workspace, told.append, record).undo("wave-1")
+    assert (part.waves[1].stage, ten.marker("cedar")) == (WaveStage.UNDOING, ILL)
+    assert sent == [text for text in sent if TAKEN_BACK in text] and len(sent) == 1
+    undone = Control(ten.workspace(), told.append, record).undo("wave-1")
+    assert (undone.stage, undone.waves[1].stage) == (Stage.HALTED, WaveStage.UNDONE)
+    assert len(sent) == 1
     members = [member.slug for member in undone.waves[1].members]
     assert {slug for slug in TEN if ten.marker(slug) == GOOD} == set(members)
     for slug in members:
@@ -166,7 +227,7 @@ def test_a_wave_is_undone(ten: LightFleet):
 def test_the_whole_story_is_there_afterwards(ten: LightFleet):
     history = ten.cli("rollout", "history", "--json")
     stages = [entry["stage"] for entry in json.loads(history.communicate()[0])["rollouts"]]
-    assert stages == ["halted", "done", "halted"]
+    assert stages == ["halted", "done", "halted", "halted"]
     events = ten.cli("rollout", "events", "--json")
     kinds = [json.loads(line)["event"] for line in events.communicate()[0].splitlines()]
     assert kinds[0] == "start"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.errors import InvalidInput
+from engine.errors import InvalidInput, Refused
 from engine.registry.model import Hold, Pin, Role, Tenant
 from engine.registry.safeguards import Provider
 from engine.registry.settings import Strategy
@@ -66,6 +66,14 @@ def test_sizes_are_counts_or_what_is_reached(sizes: tuple[str, ...], counts: lis
 def test_named_canaries_come_first_and_of_them_those_of_the_test_role() -> None:
     tenants = [tenant("a"), tenant("b", Role.TEST), tenant("c")]
     assert waves(Strategy(canaries=("a", "b")), tenants)[0] == ("b", "a")
+
+
+def test_where_every_named_canary_is_left_out_no_other_goes_first_unasked() -> None:
+    held = replace(tenant("a"), hold=Hold("fair week", TODAY))
+    with pytest.raises(Refused, match="no canary takes part: a: on hold until 2026-11-29: fair week"):
+        membership(Strategy(canaries=("a",)), [held, tenant("b")], TARGET, TODAY, {})
+    # Where a person chose tenants and no canary among them, one of these goes first.
+    assert waves(Strategy(canaries=("a",)), [tenant("b"), tenant("c")])[0] == ("b",)
 
 
 def test_without_named_canaries_the_test_role_goes_first_and_without_that_one_tenant() -> None:

@@ -36,6 +36,8 @@ def report(state):
 
 class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
+        if fault() == "errors":
+            print("ERROR light: told to complain", flush=True)
         body = json.dumps({"status": "ok", "version": VERSION}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
