@@ -6,7 +6,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,12 @@ DAY = 86400
 
 
 @pytest.fixture
-def tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tenant:
+def tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tenant]:
     monkeypatch.setattr(host_script, "HOME", str(tmp_path))
-    return Tenant(tmp_path)
+    # A script has a process of its own, these tests have not.
+    before = os.umask(0o077)
+    yield Tenant(tmp_path)
+    os.umask(before)
 
 
 def renewed(prompt: str, old: str = OLD, new: str = NEW) -> bytes:
