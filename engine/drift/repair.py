@@ -22,7 +22,7 @@ from engine.updater.assessment import render_at
 from engine.updater.converge import Converge
 from engine.updater.events import Phase
 from engine.updater.mending import Mender
-from engine.updater.rendered import owed_by, write_rendered
+from engine.updater.rendered import put_in_force
 from engine.updater.workspace import Workspace
 
 
@@ -110,11 +110,7 @@ class Repair:
         session, workspace = converge.session, self.checker.workspace
         rendered = render_at(workspace, converge.job.tenant, self._version or ZERO)
         differences = tuple(compare(rendered, session.probe().rendered))
-        restart, reloads = owed_by(differences)
-        Ledger(session).owe(restart, reloads=reloads)
-        for difference in differences:
-            write_rendered(session, difference)
-            converge.note_file(difference.rendered.file.path)
+        put_in_force(session, workspace.fleet.root, differences, converge.note_file)
         session.check("systemctl daemon-reload")
 
     def _switch_links(self, converge: Converge) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engine import conversations
 from engine.conversations import Renewal
 from engine.errors import ExitCode, Refused, StepFailed, TenantryError, UnknownState
 from engine.hosts.ledger import Ledger
@@ -26,7 +25,7 @@ from engine.updater.mending import Mending
 from engine.updater.notify import Sender
 from engine.updater.outcome import Options, Outcome
 from engine.updater.owner_note import OwnerNote
-from engine.updater.rendered import owed_by, reload_units, write_rendered
+from engine.updater.rendered import put_in_force, reload_units
 from engine.updater.restart import OwedRestart
 from engine.updater.safety_net import Fall, SafetyNet
 from engine.updater.survivors import probe_after_survivors
@@ -199,7 +198,7 @@ class Converge:
         self._note_completed(name)
 
     def note_file(self, path: str) -> None:
-        """Count a rendered file that was written early among what this run did."""
+        """Count a rendered file that was written among what this run did."""
         self._files.append(path)
 
     # Apply
@@ -291,13 +290,7 @@ class Converge:
         if differences:
             names = ", ".join(item.rendered.file.name for item in differences)
             self._enter(Phase.RENDER, f"other than rendered: {names}")
-            if any(conversations.is_personality(self._settings, item.rendered.file.path) for item in differences):
-                conversations.owe(self.session, self.job.workspace.fleet.root)
-            restart, reloads = owed_by(differences)
-            Ledger(self.session).owe(restart=restart, reloads=reloads)
-            for difference in differences:
-                write_rendered(self.session, difference)
-                self._files.append(difference.rendered.file.path)
+            put_in_force(self.session, self.job.workspace.fleet.root, differences, self.note_file)
             status = self.session.probe()
         reload_units(self.session, status.owed.reloads)
 
