@@ -117,14 +117,15 @@ class Converge:
         return self.net.finish(status)
 
     def _fallen(self, fall: Fall, before: Status) -> Outcome:
-        """The outcome of a run that put the tenant back."""
+        """The outcome of a run that put the tenant back: to what an earlier run's order names, or to where it began."""
         version = str(before.marker.version) if before.marker.version else None
+        led_back = {item.run: item.from_version for item in before.recovery}
         return Outcome(
             slug=self._slug,
             result=RunResult.ROLLED_BACK if fall.is_alive else RunResult.FAILED,
             exit_code=ExitCode.FAILED,
             from_version=version,
-            to_version=version,
+            to_version=led_back.get(before.armed.set, version) if before.armed else version,
             steps=tuple(self._ran),
             files=tuple(self._files),
             restarted=True,
