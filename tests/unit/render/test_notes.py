@@ -71,7 +71,7 @@ def test_a_hand_written_note_needs_the_prefix_and_a_text(text: str) -> None:
     assert START in caught.value.hint
 
 
-@pytest.mark.parametrize("text", ["a\nb", "a\x1b[2J", "a\u202eb"])
+@pytest.mark.parametrize("text", ["a\nb", "a\n", "a\r\n", "a\u2028", "a\x1b[2J", "a\u202eb"])
 def test_a_hand_written_note_is_one_clean_line(text: str) -> None:
     with pytest.raises(InvalidInput, match="one line"):
         check_hand_written(START + text, START)
