@@ -10,7 +10,7 @@ from engine.conversations import Renewal
 from engine.errors import ExitCode, Refused, StepFailed, TenantryError, UnknownState
 from engine.hosts.ledger import Ledger
 from engine.hosts.session import Session
-from engine.hosts.status import Answer, Owed, Status
+from engine.hosts.status import Answer, Status
 from engine.records import RunResult
 from engine.registry.settings import Settings
 from engine.releases.model import StepEntry
@@ -24,7 +24,7 @@ from engine.updater.liveness import Restart, wait_for_life
 from engine.updater.mending import Mending
 from engine.updater.notify import Sender
 from engine.updater.outcome import Options, Outcome
-from engine.updater.owner_note import OwnerNote
+from engine.updater.owner_note import OwnerNote, notice_of
 from engine.updater.rendered import put_in_force, reload_units
 from engine.updater.restart import OwedRestart
 from engine.updater.safety_net import Fall, SafetyNet
@@ -170,9 +170,7 @@ class Converge:
         # The status is fresh, so a healthy tenant costs no second look.
         self._prove_life(None, assessment.status)
         if assessment.status.owed.note:
-            owed = self._claim(assessment).status.owed
-            if owed.note:
-                self.note.deliver(owed.note)
+            self.note.send_owed(self._claim_host)
         return self._outcome(assessment, RunResult.UNCHANGED, restarted=False)
 
     # Mending
@@ -306,11 +304,6 @@ class Converge:
             self._messages.append(message)
             self.job.tell(Phase.RESTART, message)
 
-    def _notice(self, owed: Owed) -> str | None:
-        """What the owner is told of conversations that this run, or one that it goes on from, has ended."""
-        sessions = self._settings.sessions
-        return sessions.reset.notice if sessions and sessions.reset and (owed.notice or self._has_ended) else None
-
     def _prove_life(self, restart: Restart | None, status: Status | None = None) -> None:
         gateway = self._settings.gateway
         if gateway is None:
@@ -328,7 +321,7 @@ class Converge:
     def _commit(self, assessment: Assessment) -> None:
         pending, ledger = assessment.plan.pending, Ledger(self.session)
         self._enter(Phase.COMMIT, f"version {assessment.plan.head}" if pending else "the marker stays where it is")
-        notice = self._notice(assessment.status.owed)
+        notice = notice_of(self._settings, assessment.status.owed, has_ended=self._has_ended)
         if pending or notice:
             self.note.owe(assessment, notice)
         if not pending:
