@@ -8,6 +8,8 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 BIN := .venv/bin
+# The revision whose releases must be the same here; found where it is not given.
+RELEASED ?=
 DEBIAN_PACKAGES := caddy git iproute2 mmdebstrap openssh-client postgresql python3-venv restic systemd-container zstd
 
 .PHONY: help
@@ -99,8 +101,27 @@ soak: setup ## Every point of what `make test` samples (some hours)
 	@echo "soak: every release and every point of a kill; needs root and 15 GB of disk"
 	$(BIN)/python -m pytest -m soak
 
+.PHONY: releases
+releases: setup ## Refuse releases that were edited, removed or put in late since RELEASED (default: where main was left)
+	@base="$(RELEASED)"
+	if [ -z "$$base" ]; then
+	    for branch in origin/HEAD origin/main main; do
+	        base="$$(git merge-base "$$branch" HEAD 2>/dev/null)" && break
+	    done || true
+	    # On main itself, and where there is no main: what this commit was made or merged onto.
+	    if [ -z "$$base" ] || [ "$$base" = "$$(git rev-parse HEAD)" ]; then
+	        base="$$(git rev-parse --verify --quiet HEAD^1 2>/dev/null || true)"
+	    fi
+	fi
+	if [ -z "$$base" ]; then
+	    echo "releases: no revision to compare with; name one: make releases RELEASED=GIT-REF" >&2
+	    exit 0
+	fi
+	echo "releases: compared with $$base"
+	$(BIN)/tenantry release lint --against "$$base"
+
 .PHONY: check
-check: setup ## Run the linters, the type checker and the check of the import layers
+check: setup releases ## Run the linters, the type checker and the checks of the import layers and of the releases
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

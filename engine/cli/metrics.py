@@ -61,8 +61,10 @@ class _Records(Collector):
         self._drift = drift
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        version = _gauge("version_info", "The version that the last successful run reached.", "version", "head")
-        at_head = _gauge("at_head", "Whether the last successful run reached the manifest's head.")
+        version = _gauge(
+            "version_info", "The version that the last run brought the tenant to, or put it back to.", "version", "head"
+        )
+        at_head = _gauge("at_head", "Whether that version is the manifest's head.")
         run = _gauge("last_run_info", "How the last run ended.", "job", "result")
         run_at = _gauge("last_run_timestamp_seconds", "When the last run began.")
         proven = _gauge("last_proven_restore_timestamp_seconds", "When a restore was last proven to work.")

@@ -173,6 +173,8 @@ def _show_rest(plan: Mapping[str, Any]) -> None:
         print_line(f"  release {version} lies below the marker and was never applied here", style="yellow")
     for version in plan["removed"]:
         print_line(f"  release {version} was applied here and is no longer in the manifest", style="yellow")
+    if plan["owed_note"]:
+        print_line(f"  owed note, sent first: {plan['owed_note']}")
     if plan["owner_note"]:
         print_line(f"  owner note: {plan['owner_note']}")
     for diff in plan["diffs"]:

@@ -24,12 +24,13 @@ from engine.releases.manifest import MANIFEST_FILE, load_manifest
 INTERRUPTED = "interrupted"
 PROVEN_FIELDS = ("run", "archive", "at", "duration_seconds", "result", "unproven")
 REHEARSED_FIELDS = ("run", "archive", "at", "result", "error")
-ARRIVED = (RunResult.UPDATED, RunResult.UNCHANGED, RunResult.RESTORED)
+# A tenant that was put back is at what its run calls the version that it led to.
+ARRIVED = (RunResult.UPDATED, RunResult.UNCHANGED, RunResult.RESTORED, RunResult.ROLLED_BACK)
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """What the operator's machine knows of one tenant; `version` is the last one known to be reached.
+    """What the operator's machine knows of one tenant; `version` is the last one that it was brought or put back to.
 
     `proven` is the last restore that a rehearsal has proven, `rehearsed` the last rehearsal, good or not.
     """
@@ -51,8 +52,8 @@ class Recorded:
 def status(invocation: Invocation, choice: Choice, live: bool, parallel: int | None, as_json: bool) -> ExitCode:
     """Show what the records say of each tenant; --live asks the tenants.
 
-    Without --live nothing is connected to: version is the one that the last successful run of this
-    machine reached, which the tenant may have left since. Only --live tells the version of record. A
+    Without --live nothing is connected to: version is the one that the last run of this machine brought
+    the tenant to, or put it back to, which the tenant may have left since. Only --live tells the version of record. A
     run that ended without closing its record is shown as interrupted. The proven restore is the last
     one that a rehearsal booted.
     """

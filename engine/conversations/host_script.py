@@ -145,7 +145,9 @@ def renew(settings, texts=(), may_reset=True):
 
     `texts` are personalities besides those that are known here. Gives {"renewed", "left": [session], "left_count",
     "reset": [id], "problem"}: how many have a new one, the open ones whose prompt was not recognised, those that
-    ended for it. Raises OSError, sqlite3.Error or subprocess.SubprocessError; then no prompt was changed.
+    ended for it. Raises OSError, sqlite3.Error or subprocess.SubprocessError. Prompts are changed all or none; where
+    what comes after fails, such as the program that ends conversations, they are changed, and another call goes on:
+    with the file of now, so also back.
     """
     report = {"renewed": 0, "left": [], "left_count": 0, "reset": [], "problem": ""}
     try:

@@ -129,7 +129,7 @@ def packages(names):
 
 def downgraded():
     """The packages whose newest change, by dpkg's own log, went to a lower version: from and to, and when."""
-    actions = ("install", "upgrade")
+    actions = ("install", "upgrade", "remove", "purge")
     changes = {}
     for path in ("/var/log/dpkg.log.1", "/var/log/dpkg.log"):
         try:

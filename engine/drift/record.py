@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 from engine.drift.compare import Difference
 from engine.drift.report import Drift, Sighting
@@ -44,6 +45,18 @@ def dated(differences: Iterable[Difference], earlier: Mapping[str, str], now: st
     return tuple(Sighting(item, earlier.get(item.key, now)) for item in differences)
 
 
+def forget(path: Path, keys: Collection[str]) -> None:
+    """Take keys that were put right out of the record, so that their next sighting is a first one.
+
+    A record that is not there or cannot be read has none. Raises :class:`RecordFailed`.
+    """
+    if not set(keys) & set(first_seen(path)):
+        return
+    document = json.loads(path.read_text(encoding="utf-8"))
+    left = [item for item in document["differences"] if item["key"] not in keys]
+    _write({**document, "clean": not left, "differences": left}, path)
+
+
 def remember(drift: Drift, path: Path) -> None:
     """Replace the record by what this check found; raises :class:`RecordFailed`."""
     try:
@@ -52,5 +65,9 @@ def remember(drift: Drift, path: Path) -> None:
         raise RecordFailed(
             f"cannot record drift: {error.strerror}", where=str(path), hint="free space or correct permissions"
         ) from error
-    text = json.dumps(drift.document(), indent=2, ensure_ascii=False) + "\n"
+    _write(drift.document(), path)
+
+
+def _write(document: Mapping[str, Any], path: Path) -> None:
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
     replace_file(path, text.encode(errors="backslashreplace"))

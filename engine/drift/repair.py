@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from engine.drift.check import Checker
+from engine.drift.expected import OwnerKind
+from engine.drift.record import forget, record_file
 from engine.drift.repairs import Repairs, decide
 from engine.errors import StepFailed
 from engine.hosts.ledger import Ledger
@@ -22,7 +24,7 @@ from engine.updater.assessment import render_at
 from engine.updater.converge import Converge
 from engine.updater.events import Phase
 from engine.updater.mending import Mender
-from engine.updater.rendered import owed_by, write_rendered
+from engine.updater.rendered import put_in_force
 from engine.updater.workspace import Workspace
 
 
@@ -39,6 +41,7 @@ class Repair:
     checker: Checker
     _repairs: Repairs = field(default_factory=Repairs)
     _version: Version | None = None
+    _seen: frozenset[str] = frozenset()
     _secrets: Mapping[str, bytes] = field(default_factory=dict)
 
     @property
@@ -55,6 +58,7 @@ class Repair:
         checker = self.checker
         found = checker.check(tenant, session)
         self._version = found.version
+        self._seen = frozenset(item.key for item in found.differences if item.owner.kind is not OwnerKind.RELEASE)
         self._repairs = decide(checker.workspace, tenant, found, checker.expected(tenant, found.version))
         if Phase.PHASE_B in self._repairs.phases:
             self._secrets = secrets_of(tenant, checker.workspace.secrets)
@@ -82,17 +86,22 @@ class Repair:
             converge.run_again(entry)
 
     def prove(self, converge: Converge, version: Version) -> None:
-        """Raise :class:`StepFailed` naming what was to be put right and still differs at `version`."""
+        """Raise :class:`StepFailed` naming what was to be put right and still differs at `version`.
+
+        What does not differ any more leaves the record of drift; raises :class:`RecordFailed` where that cannot be
+        written.
+        """
         tenant = converge.job.tenant
         look = self.checker.look(tenant, converge.session)
-        found = self.checker.differences(tenant, self.checker.expected(tenant, version), look)
-        still = [item.key for item in found if item.key in self._repairs.keys]
+        found = [item.key for item in self.checker.differences(tenant, self.checker.expected(tenant, version), look)]
+        still = [key for key in found if key in self._repairs.keys]
         if still:
             raise StepFailed(
                 f"still other than expected after the repair: {', '.join(still)}",
                 where=tenant.slug,
                 hint="the step or phase that owns it does not put it back, or something on the host undid it",
             )
+        forget(record_file(self.checker.workspace.state_directory, tenant.subject), self._seen.difference(found))
 
     def _succeeds(self, converge: Converge, entry: StepEntry) -> bool:
         try:
@@ -110,11 +119,7 @@ class Repair:
         session, workspace = converge.session, self.checker.workspace
         rendered = render_at(workspace, converge.job.tenant, self._version or ZERO)
         differences = tuple(compare(rendered, session.probe().rendered))
-        restart, reloads = owed_by(differences)
-        Ledger(session).owe(restart, reloads=reloads)
-        for difference in differences:
-            write_rendered(session, difference)
-            converge.note_file(difference.rendered.file.path)
+        put_in_force(session, workspace.fleet.root, differences, converge.note_file)
         session.check("systemctl daemon-reload")
 
     def _switch_links(self, converge: Converge) -> None:

@@ -12,6 +12,7 @@ from engine.hosts.status import Status
 from engine.registry.settings import Gateway, Settings
 from engine.releases.applied import check_applied
 from engine.releases.version import Version
+from engine.steps.expectations import Package
 from engine.updater.workspace import Workspace
 
 PROCESS_SLACK_SECONDS = 1.0
@@ -32,7 +33,7 @@ def surroundings(
     """What was found besides the expectations."""
     yield from _drop_ins(expected, found)
     yield from _failed(expected, found)
-    yield from _packages(found)
+    yield from _packages(expected, found)
     yield from _clock(status, moments, settings.drift.clock_skew_seconds)
     if settings.gateway:
         yield from _process(settings.gateway, found, status)
@@ -66,7 +67,7 @@ def _failed(expected: Mapping[str, Expected], found: Found) -> Iterator[Differen
             yield Difference(f"failed:{unit}", State.DIFFERS, "not failed", "failed", NOBODY)
 
 
-def _packages(found: Found) -> Iterator[Difference]:
+def _packages(expected: Mapping[str, Expected], found: Found) -> Iterator[Difference]:
     if found.packages is None or found.downgraded is None:
         yield Difference("packages", State.UNKNOWN, "none held or downgraded", "dpkg could not be asked", NOBODY)
     packages = found.packages or {}
@@ -74,6 +75,9 @@ def _packages(found: Found) -> Iterator[Difference]:
         if package.want == "hold":
             yield Difference(f"held:{name}", State.DIFFERS, "not held", f"held at {package.version}", NOBODY)
     for name, change in (found.downgraded or {}).items():
+        wanted = expected.get(f"package:{name}")
+        if wanted and wanted.expectation == Package(name, change.to_version):
+            continue
         text = f"{change.to_version} since {change.at} (dpkg's log)"
         yield Difference(f"downgraded:{name}", State.DIFFERS, f"at least {change.from_version}", text, NOBODY)
 

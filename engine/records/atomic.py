@@ -15,9 +15,9 @@ def replace_file(path: Path, content: bytes, *, mode: int = 0o600, durable: bool
     """Replace `path` by `content` so that a reader sees the old file or the new one, never a part.
 
     Temporary name in the same directory, whole write, fsync, rename, fsync of the directory. A link
-    is followed and stays a link; an existing file keeps its mode and owner. On failure the old file
-    is intact, no temporary file stays and :class:`RecordFailed` is raised. Without `durable` the fsyncs
-    are left out: for what nobody needs after a power cut.
+    is followed and stays a link; an existing file keeps its mode and owner, a new one has `mode` whatever the
+    umask. On failure the old file is intact, no temporary file stays and :class:`RecordFailed` is raised.
+    Without `durable` the fsyncs are left out: for what nobody needs after a power cut.
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.partial")
@@ -75,6 +75,7 @@ def sync_directory(directory: Path) -> None:
 def _write_whole(path: Path, content: bytes, mode: int, durable: bool) -> None:
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
     try:
+        os.fchmod(descriptor, mode)
         view = memoryview(content)
         while view:
             view = view[os.write(descriptor, view) :]

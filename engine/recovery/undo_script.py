@@ -5,7 +5,6 @@ things go aside, and each part looks at what is there. Nothing that is live is r
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
-import json
 import os
 import sqlite3
 import time
@@ -61,7 +60,8 @@ def put_back(directory, description, listed, progress, held):
     put_trees_back(directory, listed, progress)
     changed = put_configuration_back(directory, listed, description, progress["aside"] + "/files")
     put_links_back(description, progress["aside"] + "/files")
-    put_own_back(directory, ("applied.json", "owed.json"))
+    put_own_back(directory, ("applied.json",))
+    put_owed_back(directory, stay_ended(description, listed, progress))
     if held:
         moves.write_json(sets.HOME + "/held.json", held)
     if gateway:
@@ -218,7 +218,7 @@ def put_personality_back():
 
 
 def put_own_back(directory, names):
-    """Put the engine's own files back; an owner's note that was sent or dropped since is not owed again."""
+    """Put the engine's own files back."""
     for name in names:
         path, saved = f"{sets.HOME}/{name}", f"{directory}/own/{name}"
         if not os.path.exists(saved):
@@ -226,13 +226,33 @@ def put_own_back(directory, names):
             moves.sync_directory(sets.HOME)
             continue
         with open(saved, encoding="utf-8") as file:
-            text = file.read()
-        if name == "owed.json":
-            owed, now = json.loads(text), moves.read_json(path) or {}
-            note, present = owed.get("note") or {}, now.get("note") or {}
-            owed["note"] = now["note"] if note and present.get("version") == note.get("version") else None
-            text = json.dumps(owed, indent=1, sort_keys=True) + "\n"
-        moves.write_text(path, text)
+            moves.write_text(path, file.read())
+
+
+def put_owed_back(directory, has_ended):
+    """Put back what was owed; an owner's note that was sent or dropped since is not owed again.
+
+    If conversations that were ended since stay so (`has_ended`), their owner is still to be told.
+    """
+    owed, now = (moves.read_json(f"{place}/owed.json") for place in (f"{directory}/own", sets.HOME))
+    now = now or {}
+    notice = has_ended and now.get("notice", False)
+    if owed is None and not notice:
+        put_own_back(directory, ("owed.json",))
+        return
+    owed = owed or {}
+    note, present = owed.get("note") or {}, now.get("note") or {}
+    owed["note"] = now["note"] if note and present.get("version") == note.get("version") else None
+    if notice:
+        owed["notice"] = True
+    moves.write_json(sets.HOME + "/owed.json", owed)
+
+
+def stay_ended(description, listed, progress):
+    """Whether conversations that were ended since the set was taken stay so: their database does not go back."""
+    database = (description["gateway"] or {}).get("database", "")
+    moved = any(tree["how"] == "moved" and database.startswith(tree["path"] + "/") for tree in listed["trees"])
+    return progress["state"] != "put back" and not moved
 
 
 def settle_units(description, changed, all_of_them):

@@ -43,7 +43,7 @@ def check_hand_written(text: str, start: str) -> None:
             "a hand-written note must start with the prefix and say something after it",
             hint=f"start it with {start!r}",
         )
-    if _cleaned(text) != text.strip():
+    if _cleaned(text) != text.strip(" "):
         raise InvalidInput("a hand-written note must be one line without control characters")
 
 

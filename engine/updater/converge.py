@@ -6,12 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from engine import conversations
 from engine.conversations import Renewal
 from engine.errors import ExitCode, Refused, StepFailed, TenantryError, UnknownState
 from engine.hosts.ledger import Ledger
 from engine.hosts.session import Session
-from engine.hosts.status import Answer, Owed, Status
+from engine.hosts.status import Answer, Status
 from engine.records import RunResult
 from engine.registry.settings import Settings
 from engine.releases.model import StepEntry
@@ -25,8 +24,8 @@ from engine.updater.liveness import Restart, wait_for_life
 from engine.updater.mending import Mending
 from engine.updater.notify import Sender
 from engine.updater.outcome import Options, Outcome
-from engine.updater.owner_note import OwnerNote
-from engine.updater.rendered import owed_by, reload_units, write_rendered
+from engine.updater.owner_note import OwnerNote, notice_of
+from engine.updater.rendered import put_in_force, reload_units
 from engine.updater.restart import OwedRestart
 from engine.updater.safety_net import Fall, SafetyNet
 from engine.updater.survivors import probe_after_survivors
@@ -118,14 +117,15 @@ class Converge:
         return self.net.finish(status)
 
     def _fallen(self, fall: Fall, before: Status) -> Outcome:
-        """The outcome of a run that put the tenant back."""
+        """The outcome of a run that put the tenant back: to what an earlier run's order names, or to where it began."""
         version = str(before.marker.version) if before.marker.version else None
+        led_back = {item.run: item.from_version for item in before.recovery}
         return Outcome(
             slug=self._slug,
             result=RunResult.ROLLED_BACK if fall.is_alive else RunResult.FAILED,
             exit_code=ExitCode.FAILED,
             from_version=version,
-            to_version=version,
+            to_version=led_back.get(before.armed.set, version) if before.armed else version,
             steps=tuple(self._ran),
             files=tuple(self._files),
             restarted=True,
@@ -170,9 +170,7 @@ class Converge:
         # The status is fresh, so a healthy tenant costs no second look.
         self._prove_life(None, assessment.status)
         if assessment.status.owed.note:
-            owed = self._claim(assessment).status.owed
-            if owed.note:
-                self.note.deliver(owed.note)
+            self.note.send_owed(self._claim_host)
         return self._outcome(assessment, RunResult.UNCHANGED, restarted=False)
 
     # Mending
@@ -199,7 +197,7 @@ class Converge:
         self._note_completed(name)
 
     def note_file(self, path: str) -> None:
-        """Count a rendered file that was written early among what this run did."""
+        """Count a rendered file that was written among what this run did."""
         self._files.append(path)
 
     # Apply
@@ -291,13 +289,7 @@ class Converge:
         if differences:
             names = ", ".join(item.rendered.file.name for item in differences)
             self._enter(Phase.RENDER, f"other than rendered: {names}")
-            if any(conversations.is_personality(self._settings, item.rendered.file.path) for item in differences):
-                conversations.owe(self.session, self.job.workspace.fleet.root)
-            restart, reloads = owed_by(differences)
-            Ledger(self.session).owe(restart=restart, reloads=reloads)
-            for difference in differences:
-                write_rendered(self.session, difference)
-                self._files.append(difference.rendered.file.path)
+            put_in_force(self.session, self.job.workspace.fleet.root, differences, self.note_file)
             status = self.session.probe()
         reload_units(self.session, status.owed.reloads)
 
@@ -311,11 +303,6 @@ class Converge:
         for message in renewal.messages():
             self._messages.append(message)
             self.job.tell(Phase.RESTART, message)
-
-    def _notice(self, owed: Owed) -> str | None:
-        """What the owner is told of conversations that this run, or one that it goes on from, has ended."""
-        sessions = self._settings.sessions
-        return sessions.reset.notice if sessions and sessions.reset and (owed.notice or self._has_ended) else None
 
     def _prove_life(self, restart: Restart | None, status: Status | None = None) -> None:
         gateway = self._settings.gateway
@@ -334,7 +321,7 @@ class Converge:
     def _commit(self, assessment: Assessment) -> None:
         pending, ledger = assessment.plan.pending, Ledger(self.session)
         self._enter(Phase.COMMIT, f"version {assessment.plan.head}" if pending else "the marker stays where it is")
-        notice = self._notice(assessment.status.owed)
+        notice = notice_of(self._settings, assessment.status.owed, has_ended=self._has_ended)
         if pending or notice:
             self.note.owe(assessment, notice)
         if not pending:

@@ -13,7 +13,7 @@ import gevent
 from engine.clock import Clock, new_run_id
 from engine.errors import RecordFailed, TenantryError
 from engine.locks import HeldLock
-from engine.records import RunRecord
+from engine.records import RunRecord, RunResult
 from engine.registry.model import Tenant
 from engine.subject import Subject
 from engine.updater.events import Event, Phase
@@ -98,8 +98,12 @@ def _finish(job: Job, outcome: Outcome) -> Outcome:
     return outcome
 
 
-def _versions(outcome: Outcome) -> dict[str, str]:
+def _versions(outcome: Outcome) -> dict[str, str | None]:
+    """The versions that the record ends with: those that were announced, where the outcome knows none."""
     versions = {"from_version": outcome.from_version, "to_version": outcome.to_version}
+    if outcome.result is RunResult.ROLLED_BACK:
+        # What was announced is what the tenant was put back from, perhaps to version zero.
+        return versions
     return {name: version for name, version in versions.items() if version is not None}
 
 

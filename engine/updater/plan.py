@@ -10,9 +10,9 @@ from engine.hosts.status import Answer
 from engine.registry.model import Tenant
 from engine.releases.plan import PlannedStep
 from engine.render.compare import text_diff
-from engine.render.notes import compose
 from engine.steps.context import StepContext
 from engine.updater.assessment import Assessment, assess
+from engine.updater.owner_note import Preview, preview
 from engine.updater.standing import armed_document, held_document
 from engine.updater.workspace import Workspace
 
@@ -49,7 +49,7 @@ class TenantPlan:
     assessment: Assessment
     steps: tuple[StepForecast, ...]
     diffs: tuple[tuple[str, ...], ...]
-    note: str | None
+    note: Preview
 
     @property
     def has_changes(self) -> bool:
@@ -110,7 +110,8 @@ class TenantPlan:
             },
             "never_applied": [str(version) for version in assessment.applied.missed],
             "removed": [str(version) for version in assessment.applied.removed],
-            "owner_note": self.note,
+            "owner_note": self.note.own,
+            "owed_note": self.note.owed,
             "diffs": [list(diff) for diff in self.diffs],
         }
 
@@ -120,7 +121,7 @@ def plan_tenant(workspace: Workspace, tenant: Tenant, session: Session, *, with_
     assessment = assess(workspace, tenant, session.probe())
     steps = _forecast(workspace, assessment, session)
     diffs = tuple(_diffs(assessment, session)) if with_diff else ()
-    return TenantPlan(assessment, steps, diffs, _note(workspace, assessment))
+    return TenantPlan(assessment, steps, diffs, preview(workspace, assessment))
 
 
 def _forecast(workspace: Workspace, assessment: Assessment, session: Session) -> tuple[StepForecast, ...]:
@@ -152,11 +153,3 @@ def _diffs(assessment: Assessment, session: Session) -> list[tuple[str, ...]]:
         text_diff(item.rendered.file.path, session.read_file(item.rendered.file.path), item.rendered.content)
         for item in assessment.differences
     ]
-
-
-def _note(workspace: Workspace, assessment: Assessment) -> str | None:
-    if not (assessment.tenant.text_updates and assessment.plan.pending):
-        return None
-    settings = workspace.fleet.settings
-    notes = [release.owner_note for release in assessment.plan.pending]
-    return compose(settings.brand, assessment.plan.head, notes, settings.notify.limit_characters)

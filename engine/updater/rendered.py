@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
+from pathlib import Path
 
+from engine import conversations
 from engine.hosts.ledger import Ledger
 from engine.hosts.session import Session
 from engine.render.compare import Difference
@@ -19,6 +22,23 @@ def owed_by(differences: tuple[Difference, ...]) -> tuple[tuple[str, ...], tuple
     reloads = [DAEMON] if any(file.daemon_reload for file in files) else []
     reloads += [unit for file in files for unit in file.reload]
     return restart, tuple(dict.fromkeys(reloads))
+
+
+def put_in_force(
+    session: Session, fleet_root: Path, differences: tuple[Difference, ...], written: Callable[[str], None]
+) -> None:
+    """Write these files on the host; `written` takes each path that is done.
+
+    All that this owes is recorded before the first write: restarts, reloads, and for the personality the one that is
+    there now, which prompts of conversations begin with.
+    """
+    if any(conversations.is_personality(session.settings, item.rendered.file.path) for item in differences):
+        conversations.owe(session, fleet_root)
+    restart, reloads = owed_by(differences)
+    Ledger(session).owe(restart, reloads=reloads)
+    for difference in differences:
+        write_rendered(session, difference)
+        written(difference.rendered.file.path)
 
 
 def write_rendered(session: Session, difference: Difference) -> None:

@@ -27,6 +27,7 @@ from engine.records import RunResult
 from engine.releases.version import Version
 from engine.updater.assessment import assess
 from engine.updater.outcome import Outcome, failed
+from engine.updater.owner_note import Preview
 from engine.updater.personalities import Prompt, Speaking, Spoken
 from engine.updater.plan import StepForecast, TenantPlan
 from engine.updater.verify import verify as verify_tenant
@@ -51,7 +52,9 @@ def standing_at(version: str, **changes: object) -> Status:
 def plan_of(workspace: Workspace, slug: str, found: Status) -> TenantPlan:
     assessment = assess(workspace, workspace.fleet.tenants[slug], found)
     steps = (StepForecast("polite", (HEAD,), Answer.DOES_NOT_HOLD, is_certain=False),)
-    return TenantPlan(assessment, steps, (("--- a", "+++ b", "+x"),), "Queva updated to 2026.10.23: more")
+    return TenantPlan(
+        assessment, steps, (("--- a", "+++ b", "+x"),), Preview(None, "Queva updated to 2026.10.23: more")
+    )
 
 
 def test_the_plan_document(workspace: Workspace):

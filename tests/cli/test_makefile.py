@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
+
+import pytest
+
+from tests.fleets import commit, write_whole_fleet
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
@@ -50,3 +55,47 @@ def test_the_lock_holds_the_versions_of_the_project_file():
     wanted = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     locked = set(re.findall(r"^([a-z0-9-]+==\S+) ", LOCK, re.MULTILINE))
     assert {pin.lower() for pin in wanted} <= locked
+
+
+def releases(root: Path, *variables: str) -> subprocess.CompletedProcess[str]:
+    """`make releases` on the fleet at `root`, with the tools of these tests."""
+    tools = f"BIN={Path(sys.executable).parent}"
+    command = ["make", "-C", str(root), "-f", str(ROOT / "Makefile"), "--old-file=setup", "releases", tools, *variables]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def git(root: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(root), *arguments], check=True, capture_output=True)
+
+
+def change(root: Path, old: str, new: str) -> None:
+    manifest = root / "releases.yaml"
+    manifest.write_text(manifest.read_text().replace(old, new))
+    commit(root)
+
+
+def test_a_branch_is_compared_with_where_it_left_main_and_main_with_the_commit_before(tmp_path: Path):
+    root = write_whole_fleet(tmp_path)
+    assert "no revision to compare with" in releases(root).stderr
+    commit(root)
+    git(root, "branch", "--move", "main")
+    first = releases(root)
+    assert (first.returncode, "no revision to compare with" in first.stderr) == (0, True)
+    git(root, "switch", "--quiet", "--create", "work")
+    change(root, "{word: hi}", "{word: hey}")
+    change(root, "Plain words", "Plainer words")
+    refused = releases(root)
+    assert refused.returncode == 2 and "edited" in refused.stdout
+    assert releases(root, "RELEASED=HEAD^").returncode == 0
+    git(root, "branch", "--force", "main")
+    assert releases(root).returncode == 0
+    change(root, "{word: hey}", "{word: ho}")
+    git(root, "branch", "--force", "main")
+    assert releases(root).returncode == 2
+
+
+def test_this_repository_has_the_releases_that_tenants_have():
+    found = releases(ROOT)
+    if "is not usable" in found.stderr:
+        pytest.skip("this engine cannot read the fleet of the revision to compare with")
+    assert found.returncode == 0, found.stdout + found.stderr

@@ -65,6 +65,16 @@ def test_the_version_is_that_of_the_last_run_that_arrived(tenantry: Tenantry):
     assert maple(tenantry)["version"] == HEAD
 
 
+def test_a_tenant_that_was_put_back_is_no_longer_where_it_was(tenantry: Tenantry):
+    run(tenantry, "20261101T000000Z-1", RunResult.UPDATED, to_version=HEAD)
+    run(tenantry, "20261102T000000Z-2", RunResult.ROLLED_BACK, from_version=HEAD, to_version="2026.10.22")
+    assert maple(tenantry)["version"] == "2026.10.22"
+    assert 'tenantry_tenant_at_head{slug="maple"} 0.0' in tenantry("metrics").out
+    # To version zero: there is no other name for it.
+    run(tenantry, "20261103T000000Z-3", RunResult.ROLLED_BACK, from_version="2026.10.22")
+    assert maple(tenantry)["version"] is None
+
+
 def test_a_held_lock_names_its_holder_and_its_run_is_running(tenantry: Tenantry):
     run(tenantry, "20261101T000000Z-1", None)
     locks = LockDirectory(tenantry.state_directory / "locks", SystemClock())

@@ -15,6 +15,7 @@ from typing import Any, Self
 import testinfra
 import yaml
 
+from engine.drift.repair import repairer
 from engine.provision.providers.lab import Lab, ensure_identity
 from engine.provision.servers import lab_of
 from engine.updater.fleet import converge_many
@@ -103,11 +104,12 @@ class ReferenceFleet:
             ssh_extra_args=f"-F none -o IdentitiesOnly=yes -o UserKnownHostsFile={known_hosts}",
         )
 
-    def converge(self, *slugs: str) -> tuple[Outcome, ...]:
-        """Converge the named tenants (default: all)."""
+    def converge(self, *slugs: str, repair: bool = False) -> tuple[Outcome, ...]:
+        """Converge the named tenants (default: all), with `repair` as ``converge --repair`` does."""
         workspace = self.workspace
         tenants = workspace.fleet.tenants
-        return converge_many(workspace, [tenants[slug] for slug in slugs or tenants], Options())
+        mender = repairer(workspace) if repair else None
+        return converge_many(workspace, [tenants[slug] for slug in slugs or tenants], Options(), mender=mender)
 
 
 def change_yaml(path: Path, change: Callable[[Any], Any]) -> None:

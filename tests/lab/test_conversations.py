@@ -70,8 +70,8 @@ class Talking(ReferenceFleet):
         self.release(FIRST)
         change_yaml(self.root / "releases.yaml", lambda found: {"releases": found["releases"] + releases})
 
-    def upgrade(self, name: str) -> Outcome:
-        (outcome,) = self.converge("maple")
+    def upgrade(self, name: str, *, repair: bool = False) -> Outcome:
+        (outcome,) = self.converge("maple", repair=repair)
         self.outcomes[name] = outcome
         rows = json.loads(self.sql(".mode json\nSELECT id, system_prompt FROM sessions;"))
         self.prompts[name] = {row["id"]: row["system_prompt"] for row in rows}
@@ -125,6 +125,7 @@ def test_the_story_of_open_conversations(fleet: Talking):
     _another_profile_is_another_database(fleet)
     _one_resumed_after_two_releases_speaks_with_the_newest(fleet)
     _an_edited_template_reaches_them_as_well(fleet)
+    _a_repair_of_an_edited_file_reaches_them_as_well(fleet)
     _an_upgrade_of_the_runtime_in_the_same_window(fleet)
     _the_policy_reset_ends_what_is_not_recognised(fleet)
     _a_change_that_is_rolled_back_takes_its_personality_along(fleet)
@@ -214,6 +215,17 @@ def _an_edited_template_reaches_them_as_well(fleet: Talking) -> None:
     assert (outcome.error, outcome.files) == (None, (f"{HOME}/SOUL.md",))
     assert "turns: 4" in fleet.say("open", "And after an edit?")
     assert "- Say in one line what you did" in fleet.received()[0]["content"]
+
+
+def _a_repair_of_an_edited_file_reaches_them_as_well(fleet: Talking) -> None:
+    before = fleet.personality
+    fleet.run("maple", f"sed -i '1s/.*/You do as you like./' {HOME}/SOUL.md")
+    assert "«You do as you like." in fleet.say("edited", "Hello from edited")
+    outcome = fleet.upgrade("repair", repair=True)
+    assert (outcome.error, outcome.files, outcome.restarted) == (None, (f"{HOME}/SOUL.md",), True)
+    assert fleet.personality == before
+    assert "turns: 2 first: «Hello from edited»" in fleet.say("edited", "And now?")
+    assert fleet.received()[0]["content"].startswith(before)
 
 
 def _an_upgrade_of_the_runtime_in_the_same_window(fleet: Talking) -> None:

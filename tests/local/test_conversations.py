@@ -6,7 +6,7 @@ import os
 import sqlite3
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -19,9 +19,12 @@ DAY = 86400
 
 
 @pytest.fixture
-def tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tenant:
+def tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tenant]:
     monkeypatch.setattr(host_script, "HOME", str(tmp_path))
-    return Tenant(tmp_path)
+    # A script has a process of its own, these tests have not.
+    before = os.umask(0o077)
+    yield Tenant(tmp_path)
+    os.umask(before)
 
 
 def renewed(prompt: str, old: str = OLD, new: str = NEW) -> bytes:
@@ -268,12 +271,17 @@ def test_nothing_is_ended_while_a_tenant_is_put_back(tenant: Tenant):
     assert "notice" not in tenant.owed()
 
 
-def test_a_reset_that_fails_is_an_error_in_its_own_words(tenant: Tenant):
+def test_a_reset_that_fails_is_an_error_in_its_own_words_and_what_was_renewed_can_go_back(tenant: Tenant):
     resets(tenant, "raise SystemExit('no such function')")
+    tenant.begin("known", form())
     tenant.begin("strange", STRANGE[0])
     tenant.change()
     with pytest.raises(OSError, match="no such function"):
         tenant.renew()
+    assert tenant.prompt("known") == renewed(form())
+    tenant.personality.write_text(OLD)
+    assert tenant.renew(may_reset=False)["renewed"] == 1
+    assert tenant.prompt("known") == form().encode()
 
 
 def test_the_list_shows_the_personality_of_each_conversation_and_changes_nothing(tenant: Tenant):

@@ -10,7 +10,7 @@ import pytest
 
 from engine.drift.compare import Difference, State
 from engine.drift.expected import NOBODY
-from engine.drift.record import dated, first_seen, record_file, remember
+from engine.drift.record import dated, first_seen, forget, last_check, record_file, remember
 from engine.drift.report import Drift
 from engine.errors import RecordFailed
 from engine.subject import Subject
@@ -36,10 +36,27 @@ def test_a_difference_keeps_its_first_time_until_it_is_gone(tmp_path: Path):
     assert [item.since for item in again.sightings] == ["2026-11-04T00:00:00Z", "2026-11-02T00:00:00Z"]
 
 
+def test_what_was_put_right_is_taken_out_and_the_rest_keeps_its_time(tmp_path: Path):
+    path = record_file(tmp_path, Subject("tenant", "maple"))
+    forget(path, {"file:/a"})
+    assert not path.exists()
+    checked(path, "2026-11-01T00:00:00Z", "file:/a", "file:/b")
+    forget(path, {"file:/a", "file:/c"})
+    assert first_seen(path) == {"file:/b": "2026-11-01T00:00:00Z"}
+    assert json.loads(path.read_text())["clean"] is False
+    forget(path, {"file:/b"})
+    assert json.loads(path.read_text())["clean"] is True
+    assert last_check(path) == ("2026-11-01T00:00:00Z", 0)
+    again = checked(path, "2026-11-03T00:00:00Z", "file:/a")
+    assert [item.since for item in again.sightings] == ["2026-11-03T00:00:00Z"]
+
+
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"differences": [{"key": "a"}]}', b"\xff"])
 def test_a_garbled_record_costs_the_earlier_times_only(tmp_path: Path, content: bytes):
     (tmp_path / "drift.json").write_bytes(content)
     assert first_seen(tmp_path / "drift.json") == {}
+    forget(tmp_path / "drift.json", {"a"})
+    assert (tmp_path / "drift.json").read_bytes() == content
 
 
 def test_a_record_is_private_and_whole(tmp_path: Path):

@@ -110,6 +110,10 @@ def test_the_newest_change_of_a_package_counts(script: dict[str, Any], tmp_path:
         "2026-11-03 10:00:00 upgrade caddy:amd64 2.4 2.10\n"
         "2026-11-03 11:00:00 upgrade zstd:amd64 1.5 1.4\n"
         "2026-11-03 12:00:00 install zstd:amd64 <none> 1.4\n"
+        "2026-11-03 13:00:00 upgrade jq:amd64 1.7 1.6\n"
+        "2026-11-03 13:00:01 remove jq:amd64 1.6 <none>\n"
+        "2026-11-03 14:00:00 upgrade yq:amd64 4.1 4.0\n"
+        "2026-11-03 14:00:01 purge yq:amd64 4.0 <none>\n"
         "2026-11-04 10:00:00 upgrade torn"
     )
     script["open"] = lambda path, **options: (tmp_path / Path(path).name).open(**options)

@@ -117,6 +117,15 @@ def small_disk(tmp_path: Path):
     subprocess.run(["umount", str(directory)], check=True)
 
 
+def test_a_new_file_has_the_mode_that_was_asked_for_whatever_the_umask(tmp_path):
+    before = os.umask(0o077)
+    try:
+        replace_file(tmp_path / "metrics", b"x", mode=0o644)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "metrics").stat().st_mode & 0o7777 == 0o644
+
+
 def test_a_full_disk_leaves_the_old_file_and_no_partial_one(small_disk):
     path = small_disk / "state.json"
     replace_file(path, b"old")

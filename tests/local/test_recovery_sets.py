@@ -147,6 +147,38 @@ def test_a_note_that_was_sent_since_is_not_owed_again(tenant: Tenant):
     assert json.loads((tenant.home / "owed.json").read_text())["note"] is None
 
 
+@pytest.mark.parametrize("before", [None, {"restart": ["x"]}])
+def test_that_conversations_were_ended_stays_to_be_told_where_they_stay_ended(
+    tenant: Tenant, before: dict[str, Any] | None
+):
+    owed = tenant.home / "owed.json"
+    if before:
+        owed.write_text(json.dumps(before))
+    tenant.take("r1")
+    tenant.take_state("r1")
+    owed.write_text(json.dumps({"notice": True, "conversations": True}))
+    assert tenant.undo("r1")["state"] == "kept"
+    assert json.loads(owed.read_text())["notice"] is True
+    assert json.loads(owed.read_text()).get("restart") == (before or {}).get("restart")
+    assert "conversations" not in json.loads(owed.read_text())
+
+
+def test_conversations_that_come_back_with_the_state_were_not_ended(tenant: Tenant):
+    tenant.take("r1")
+    tenant.take_state("r1")
+    tenant.execute("ALTER TABLE messages ADD COLUMN mood TEXT")
+    (tenant.home / "owed.json").write_text(json.dumps({"notice": True}))
+    assert tenant.undo("r1")["state"] == "put back"
+    assert not (tenant.home / "owed.json").exists()
+
+
+def test_conversations_that_were_moved_into_the_set_were_not_ended_either(tenant: Tenant):
+    tenant.take("r1", moved=[{"path": str(tenant.state), "kind": "state", "exclude": []}], states=[])
+    (tenant.home / "owed.json").write_text(json.dumps({"notice": True}))
+    tenant.undo("r1")
+    assert not (tenant.home / "owed.json").exists()
+
+
 # Damage
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,8 @@ import pytest
 from engine.drift.check import Checker, Look
 from engine.drift.expected import Phases, expected_state
 from engine.drift.question import PART
-from engine.drift.record import record_file, remember
+from engine.drift.record import first_seen, last_check, record_file, remember
+from engine.drift.repair import Repair
 from engine.drift.surroundings import Moments
 from engine.errors import AheadOfHead, NotProvisioned, ProbeFailed, UnknownState
 from engine.hosts.status import Marker, MarkerState, Status
@@ -111,6 +113,25 @@ def test_a_difference_is_dated_by_the_record_of_the_checks_before(workspace: Wor
     remember(earlier, record_file(workspace.state_directory, workspace.fleet.tenants["maple"].subject))
     (again,) = checked(workspace, answer(workspace, HEAD, facts)).sightings
     assert again.since == "2026-11-01T00:00:00Z"
+
+
+def test_what_a_repair_has_proven_right_is_no_longer_on_the_record(workspace: Workspace):
+    maple, odd = workspace.fleet.tenants["maple"], "/etc/systemd/system/forms.service.d/odd.conf"
+    facts = {**raw(workspace, HEAD), "drop_ins": [odd]}
+    mended = answer(workspace, HEAD, facts)
+    broken = {**facts, "places": {**facts["places"], "/etc/greeting": {"kind": "absent"}}}
+    before = replace(mended, facts={PART: broken}, routes={"page": 502})
+    record = record_file(workspace.state_directory, maple.subject)
+    remember(checked(workspace, before), record)
+    assert set(first_seen(record)) == {"file:/etc/greeting", "route:page", f"drop-in:{odd}"}
+    asking: Any = OneProbe(before)
+    repair = Repair(Checker.of(workspace))
+    assert repair.decide(maple, asking)
+    converge: Any = SimpleNamespace(job=SimpleNamespace(tenant=maple), session=OneProbe(mended))
+    repair.prove(converge, Version.parse(HEAD))
+    assert set(first_seen(record)) == {f"drop-in:{odd}"}
+    found = last_check(record)
+    assert found and found[1] == 1
 
 
 def test_an_answer_that_leaves_something_out_is_no_answer(workspace: Workspace):

@@ -12,7 +12,7 @@ from engine.drift.found import Downgrade, FoundPackage
 from engine.drift.surroundings import Moments, releases, surroundings
 from engine.hosts.status import Status
 from engine.releases.version import Version
-from engine.steps.expectations import File, Unit
+from engine.steps.expectations import File, Package, Unit
 from engine.updater.workspace import Workspace
 from tests.unit.drift.answers import EMPTY
 from tests.unit.updater.statuses import gateway_state, status
@@ -54,6 +54,15 @@ def test_packages_that_are_held_or_downgraded(workspace: Workspace):
         "held:caddy": (State.DIFFERS, "held at 2.6"),
         "downgraded:curl": (State.DIFFERS, "7 since 2026-11-01 10:00:00 (dpkg's log)"),
     }
+
+
+@pytest.mark.parametrize(("version", "is_said"), [("7", False), ("8", True), (None, True)])
+def test_a_lower_version_that_is_the_expected_one_is_no_downgrade(
+    workspace: Workspace, version: str | None, is_said: bool
+):
+    expected = {"package:curl": Expected(Package("curl", version), NOBODY)}
+    found = replace(EMPTY, downgraded={"curl": Downgrade("8", "7", "2026-11-01 10:00:00")})
+    assert bool(around(workspace, found, expected=expected)) is is_said
 
 
 def test_what_cannot_be_asked_is_unknown(workspace: Workspace):

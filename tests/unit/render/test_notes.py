@@ -71,7 +71,7 @@ def test_a_hand_written_note_needs_the_prefix_and_a_text(text: str) -> None:
     assert START in caught.value.hint
 
 
-@pytest.mark.parametrize("text", ["a\nb", "a\x1b[2J", "a\u202eb"])
+@pytest.mark.parametrize("text", ["a\nb", "a\n", "a\r\n", "a\u2028", "a\x1b[2J", "a\u202eb"])
 def test_a_hand_written_note_is_one_clean_line(text: str) -> None:
     with pytest.raises(InvalidInput, match="one line"):
         check_hand_written(START + text, START)
@@ -93,6 +93,10 @@ def test_a_hand_written_note_is_one_clean_line(text: str) -> None:
         "\u0928\u093f",
         "\r\n",
         "🏴\U000e0067\U000e0062\U000e007f",
+        "\uff76\uff9e",
+        "\u0e01\u200c",
+        "\u0915\u094d\u0937\u093f",
+        "\u0600\u0661",
     ],
 )
 def test_what_a_person_sees_as_one_character_stays_whole(whole: str) -> None:
