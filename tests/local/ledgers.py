@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from engine.hosts.status import Owed, Status
 from engine.hosts.status_reader import read_owed
 from engine.registry.model import Tenant
 from engine.registry.settings import Settings
+from tests.local.umasks import own_umask
 from tests.unit.updater.statuses import status
 
 HOME = "/var/lib/tenantry"
@@ -41,12 +41,8 @@ class LocalSession:
         if self.scripts in self.lost:
             raise self.lost[self.scripts]
         space: dict[str, Any] = {"PARAMETERS": dict(parameters)}
-        # A script has a process of its own on a host, and so an umask.
-        before = os.umask(0o077)
-        try:
+        with own_umask():
             exec(script.replace(HOME, str(self.home)), space)
-        finally:
-            os.umask(before)
         return space.get("RESULT")
 
     def probe(self, extra: Extra | None = None) -> Status:

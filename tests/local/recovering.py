@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine.recovery.assembly import MODULES, assembled
+from tests.local.umasks import own_umask
 
 # Units are there and active, as far as they have a file below "there"; a unit is enabled where that file says so.
 SYSTEMCTL = """#!/bin/sh
@@ -126,7 +127,8 @@ class Tenant:
         space["units"].DIRECTORY = str(self.base / "units")
         space["undo"].NEVER = str(self.base / "units/tenantry-")
         space["dead_man"].MEMORY = str(self.base / "memory.json")
-        exec(script.removeprefix(assembled("")), space)
+        with own_umask():
+            exec(script.removeprefix(assembled("")), space)
         return space["RESULT"]
 
     def take(self, run: str, **changes: Any) -> Any:

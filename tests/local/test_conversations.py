@@ -14,6 +14,7 @@ import pytest
 from engine.conversations import fingerprint, host_script, prompts, spoken
 from tests.local.conversing import FOLLOWS, NEW, OLD, VERSIONS, Tenant, form
 from tests.local.crashes import dies_at
+from tests.local.umasks import own_umask
 
 DAY = 86400
 
@@ -21,10 +22,8 @@ DAY = 86400
 @pytest.fixture
 def tenant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tenant]:
     monkeypatch.setattr(host_script, "HOME", str(tmp_path))
-    # A script has a process of its own, these tests have not.
-    before = os.umask(0o077)
-    yield Tenant(tmp_path)
-    os.umask(before)
+    with own_umask():
+        yield Tenant(tmp_path)
 
 
 def renewed(prompt: str, old: str = OLD, new: str = NEW) -> bytes:

@@ -11,6 +11,7 @@ from engine.clock import SystemClock
 from engine.errors import RecordFailed
 from engine.records import RunResult, RunStore, replace_file
 from engine.subject import Subject
+from tests.local.umasks import own_umask
 
 MAPLE = Subject("tenant", "maple")
 
@@ -118,11 +119,9 @@ def small_disk(tmp_path: Path):
 
 
 def test_a_new_file_has_the_mode_that_was_asked_for_whatever_the_umask(tmp_path):
-    before = os.umask(0o077)
-    try:
+    with own_umask():
+        os.umask(0o077)
         replace_file(tmp_path / "metrics", b"x", mode=0o644)
-    finally:
-        os.umask(before)
     assert (tmp_path / "metrics").stat().st_mode & 0o7777 == 0o644
 
 
