@@ -216,7 +216,7 @@ def take_state(run):
     for leftover in ("state", "state" + PARTIAL):
         moves.remove_tree(f"{directory}/{leftover}")
     os.mkdir(f"{directory}/state{PARTIAL}", 0o700)
-    form, newest = form_of(description["gateway"]["database"])
+    form = form_of(description["gateway"]["database"])
     saved = save(directory, "state" + PARTIAL, listed["states"])
     for tree in saved:
         tree.update(kind="state", saved=tree["saved"].replace(PARTIAL, ""))
@@ -224,31 +224,52 @@ def take_state(run):
     os.rename(f"{directory}/state{PARTIAL}", f"{directory}/state")
     listed["trees"] = [tree for tree in listed["trees"] if tree["kind"] != "state"] + saved
     moves.write_json(directory + "/trees.json", listed)
-    description["state"] = {"form": form, "newest": newest, "taken": time.time()}
+    description["state"] = {**form, "taken": time.time()}
     moves.write_json(directory + "/set.json", description)
 
 
 def form_of(database):
-    """The form of the runtime's database and the time of its newest message.
+    """The form of the runtime's database and the time of its newest message: {"form", "objects", "newest"}.
 
-    The form is a digest of its schema, ``absent``, or None where it cannot be read. Nothing is created.
+    The form is a digest of its schema, ``absent``, or None where it cannot be read. ``objects`` has a digest of each
+    thing that the runtime made there, and ``user_version``. Nothing is created.
     """
+    unknown = {"form": None, "objects": None, "newest": None}
     try:
         if not stat.S_ISREG(os.lstat(database).st_mode):
-            return None, None
+            return unknown
     except FileNotFoundError:
-        return "absent", None
+        return {**unknown, "form": "absent"}
     try:
         connection = open_database(database)
         try:
             schema = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            form = hashlib.sha256(repr((schema, version)).encode()).hexdigest()
-            return form, newest_in(connection)
+            # SQLite's own tables come and go with statistics and indices.
+            own = {f"{kind} {name}": sql for kind, name, sql in schema if not name.startswith("sqlite_")}
+            objects = {name: digest_of(sql) for name, sql in own.items()} | {"user_version": version}
+            return {"form": digest_of((schema, version)), "objects": objects, "newest": newest_in(connection)}
         finally:
             connection.close()
     except (OSError, sqlite3.Error):
-        return None, None
+        return unknown
+
+
+def digest_of(value):
+    return hashlib.sha256(repr(value).encode()).hexdigest()
+
+
+def has_changed_form(saved, database):
+    """Whether something that the database had when its copy `saved` was taken is otherwise now, or missing.
+
+    What was not known then says nothing; a database that cannot be read any more has changed.
+    """
+    now = form_of(database)
+    if saved["form"] in (None, now["form"]):
+        return False
+    # A set of an earlier engine has the one digest alone.
+    known, found = saved.get("objects"), now["objects"]
+    return not known or not found or any(found.get(name) != digest for name, digest in known.items())
 
 
 def open_database(path):

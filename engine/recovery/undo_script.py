@@ -92,9 +92,7 @@ def decide(directory, description, listed, progress, old_pid):
     if progress["state"] is not None:
         return ""
     saved, database = description["state"], description["gateway"]["database"]
-    form, _ = sets.form_of(database)
-    # A form that was not known then says nothing now; one that cannot be read any more has changed.
-    goes_back = bool(saved) and saved["form"] is not None and form != saved["form"]
+    goes_back = bool(saved) and sets.has_changed_form(saved, database)
     if goes_back:
         damage = damage_of(directory, listed, "state")
         if damage:

@@ -133,6 +133,36 @@ def test_state_goes_back_where_the_database_cannot_be_read_any_more(tenant: Tena
     assert tenant.database.read_bytes() == good
 
 
+@pytest.mark.parametrize(
+    ("statement", "state"),
+    [
+        ("ANALYZE", "kept"),
+        ("CREATE TABLE made_when_needed (name TEXT)", "kept"),
+        ("DROP TABLE other", "put back"),
+        ("ALTER TABLE other ADD COLUMN more TEXT", "put back"),
+        ("PRAGMA user_version = 5", "put back"),
+    ],
+)
+def test_only_what_the_database_had_then_decides_whether_its_form_changed(tenant: Tenant, statement: str, state: str):
+    tenant.execute("CREATE TABLE other (name TEXT)", "CREATE INDEX by_time ON messages (timestamp)")
+    tenant.take("r1")
+    tenant.take_state("r1")
+    tenant.execute(statement)
+    assert tenant.undo("r1")["state"] == state
+
+
+def test_the_copy_of_an_earlier_engine_goes_back_where_its_one_digest_is_another(tenant: Tenant):
+    for run, statement, state in (("r1", "SELECT 1", "kept"), ("r2", "CREATE TABLE other (name TEXT)", "put back")):
+        tenant.take(run)
+        tenant.take_state(run)
+        file = tenant.set_of(run) / "set.json"
+        description = json.loads(file.read_text())
+        del description["state"]["objects"]
+        file.write_text(json.dumps(description))
+        tenant.execute(statement)
+        assert tenant.undo(run)["state"] == state
+
+
 def test_a_note_that_was_sent_since_is_not_owed_again(tenant: Tenant):
     note = {"version": "2026.10.1", "text": "t", "sending": False}
     (tenant.home / "owed.json").write_text(json.dumps({"restart": ["x"], "note": note}))
