@@ -5,6 +5,8 @@ A set is a directory below ``recovery`` named by the run that took it. It is com
 and ``own``, and ``state`` once the gateway was stopped. ``recovery/open.json`` names the set of the change that is
 going on: it stays open from the first mutation until the change is committed or undone, whichever run does that, so
 that a run which goes on from an interrupted one is put back to what was there before both.
+
+Copies go with their set. What was moved into one is the only one of its kind: it goes to ``aside`` when the set goes.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
@@ -76,7 +78,7 @@ def take(parameters):
 def clear_partial():
     for name in os.listdir(recovery()):
         if name.endswith(PARTIAL):
-            moves.remove_tree(f"{recovery()}/{name}")
+            discard(name.removesuffix(PARTIAL))
 
 
 def lack(parameters):
@@ -178,7 +180,22 @@ def drop(run):
 def remove(run):
     # A set without its name is no set any more, wherever this ends.
     os.rename(directory_of(run), directory_of(run) + PARTIAL)
-    moves.remove_tree(directory_of(run) + PARTIAL)
+    discard(run)
+
+
+def discard(run):
+    """Remove a set that has lost its name, or never had it; files that were moved into it are kept aside."""
+    partial = directory_of(run) + PARTIAL
+    moved = partial + "/moved"
+    if os.path.isdir(moved) and any(holds_something(f"{moved}/{name}") for name in os.listdir(moved)):
+        kept = f"{HOME}/aside/{run}"
+        os.makedirs(kept, mode=0o700, exist_ok=True)
+        moves.move(moved, f"{kept}/moved")
+    moves.remove_tree(partial)
+
+
+def holds_something(directory):
+    return os.path.isdir(directory) and bool(os.listdir(directory))
 
 
 def close(run):

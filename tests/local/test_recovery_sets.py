@@ -355,3 +355,37 @@ def test_trees_that_were_moved_into_a_set_come_back_from_every_point(tmp_path: P
         if not died:
             return
     pytest.fail("it never came to its end")
+
+
+def restore_over(tenant: Tenant, run: str, **changes: Any) -> None:
+    """What a restore does: the state moves into its set, and that of an archive takes its place."""
+    new = tenant.base / f"archive-{run}"
+    new.mkdir()
+    shutil.copy(tenant.database, new / "state.db")
+    moved = {"path": str(tenant.state), "kind": "state", "exclude": ["cache"]}
+    tenant.take(run, states=[], moved=[moved], **changes)
+    move_away(tenant, new, run)
+
+
+def test_files_that_were_moved_into_a_set_outlive_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for change in range(1, 100):
+        tenant = Tenant.create(tmp_path / str(change), monkeypatch)
+        restore_over(tenant, "r1")
+        tenant.run(assembled("sets.close('r1')"))
+        died = dies_at(change, lambda: tenant.take("r2", kept=1))  # noqa: B023
+        tenant.take("r3", kept=1, **{"from": "2026.10.2"})
+        assert not tenant.set_of("r1").exists()
+        kept = tenant.home / "aside/r1/moved"
+        assert (kept / "0/memory").read_text() == "of the state", change
+        assert json.loads((kept / "0.json").read_text())["live"] == str(tenant.state)
+        if not died:
+            return
+        shutil.rmtree(tenant.base)
+    pytest.fail("it never came to its end")
+
+
+def test_of_a_restore_that_was_taken_back_nothing_is_kept_twice(tenant: Tenant):
+    restore_over(tenant, "r1")
+    tenant.undo("r1")
+    tenant.take("r2", kept=1)
+    assert not tenant.set_of("r1").exists() and not (tenant.home / "aside/r1").exists()
