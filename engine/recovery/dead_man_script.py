@@ -163,11 +163,16 @@ def act(order, lock):
     if result["outcome"] == "damaged":
         held["reason"] = f"nobody confirmed run {order['run']}, and it cannot be undone: {result['problem']}"
         moves.write_json(sets.HOME + "/held.json", held)
-    elif result["state"] == "put back":
-        count = result["newer_messages"]
-        held["reason"] += f"; {count if count is not None else 'an unknown number of'} newer messages are in "
-        held["reason"] += result["aside"]
+    elif result["aside"]:
+        held["reason"] += f"; {what_is_aside(result)}"
         moves.write_json(sets.HOME + "/held.json", held)
     if os.path.isdir(sets.directory_of(order["set"])):
         moves.write_json(sets.directory_of(order["set"]) + "/dead-man.json", {"at": time.time(), **result})
     disarm(by_itself=True)
+
+
+def what_is_aside(result):
+    if not result["newer_in"]:
+        return f"what was replaced is in {result['aside']}"
+    count = result["newer_messages"]
+    return f"{'an unknown number of' if count is None else count} newer messages are in {result['newer_in']}"

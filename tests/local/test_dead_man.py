@@ -136,6 +136,13 @@ def test_one_that_died_while_it_acted_goes_on_at_once(
     assert tick(tenant) == "undone" and is_back(tenant)
 
 
+def test_what_is_aside_is_named_where_the_tenant_is_held(tenant: Tenant, pass_time: Clock):
+    tick(tenant)
+    pass_time(SECONDS)
+    tick(tenant)
+    assert str(tenant.home / "aside/dead-man-r1") in json.loads((tenant.home / "held.json").read_text())["reason"]
+
+
 def test_a_set_that_is_damaged_is_said_and_not_tried_for_ever(tenant: Tenant, pass_time: Clock):
     (tenant.set_of("r1") / "configuration/0/main.conf").write_text("forged")
     tick(tenant)

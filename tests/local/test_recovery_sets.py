@@ -14,7 +14,7 @@ import pytest
 
 from engine.recovery.assembly import assembled
 from tests.local.crashes import dies_at
-from tests.local.recovering import Tenant
+from tests.local.recovering import Tenant, modules
 
 
 @pytest.fixture
@@ -365,6 +365,44 @@ def restore_over(tenant: Tenant, run: str, **changes: Any) -> None:
     moved = {"path": str(tenant.state), "kind": "state", "exclude": ["cache"]}
     tenant.take(run, states=[], moved=[moved], **changes)
     move_away(tenant, new, run)
+
+
+def test_what_came_after_a_restore_is_counted_and_named_when_it_is_taken_back(tenant: Tenant):
+    restore_over(tenant, "r1")
+    tenant.say("tuesday")
+    result = tenant.undo("r1")
+    aside = f"{tenant.home}/aside/r2/state"
+    (tree,) = result["given_back"]
+    assert tree["path"] == str(tenant.state) and tree["aside"].startswith(aside)
+    assert (result["state"], result["newer_messages"], result["newer_in"]) == ("kept", 1, tree["aside"])
+    assert (Path(tree["aside"]) / "state.db").exists() and (tenant.state / "memory").exists()
+    # Once more, nothing is given back and nothing is lost.
+    again = tenant.undo("r1", by="r3")
+    assert (again["given_back"], again["newer_in"], again["aside"]) == ([], None, None)
+
+
+def test_services_do_not_run_while_the_files_of_a_restore_move_back(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    (tenant.base / "there/helper.timer").write_text("enabled\n")
+    restore_over(tenant, "r1", units=["helper.service", "helper.timer"])
+    before = len(tenant.told())
+    moves = modules()["moves"]
+
+    def die(*arguments: Any) -> None:
+        raise OSError("no more")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(moves, "give_back", die)
+        with pytest.raises(OSError, match="no more"):
+            tenant.undo("r1")
+    stops = ["stop gateway.service", "stop helper.timer", "stop helper.service"]
+    starts = ["start helper.timer", "start helper.service", "daemon-reload", "reset-failed gateway.service"]
+    assert tenant.told()[before:] == [*stops, *starts, "start gateway.service"]
+    before = len(tenant.told())
+    tenant.undo("r1")
+    told = tenant.told()[before:]
+    assert told[:3] == stops
+    assert told[-3:] == ["daemon-reload", "reset-failed gateway.service", "start gateway.service"]
+    assert told.index("reload-or-restart helper.timer") < told.index("reload-or-restart helper.service")
 
 
 def test_files_that_were_moved_into_a_set_outlive_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
