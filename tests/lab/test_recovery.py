@@ -328,9 +328,12 @@ def test_a_rollback_to_a_version_and_to_one_that_no_set_leads_to(good: LightFlee
     refused = good.cli("rollback", "maple", "--to", "2020.1.1")
     _, errors = refused.communicate(timeout=60)
     assert refused.returncode == ExitCode.FAILED and GOOD in errors and BROKEN in errors
+    # Whether this gateway is in conversation cannot be known any more.
+    good.run("maple", "rm /srv/light/state.db*")
     done = good.cli("rollback", "maple", "--to", GOOD)
     _, errors = done.communicate(timeout=120)
     assert done.returncode == ExitCode.DONE, errors
+    assert "in conversation is unknown" in errors and "because a person says so" in errors
     assert look(good) == before
     nothing = good.cli("rollback", "maple")
     _, errors = nothing.communicate(timeout=60)
@@ -341,7 +344,27 @@ def test_a_person_who_is_killed_in_a_rollback_leaves_a_tenant_that_answers(good:
     good.write_releases(FIRST, (BROKEN, [{"configure": {"text": "{}"}}]))
     assert good.converge("maple").error is None
     kill_at(good, "proving that the owner", "rollback", "maple")
-    outcome = good.converge("maple")
-    assert outcome.result is RunResult.ROLLED_BACK
+    # The set is closed; the one before it is not what this person means.
+    again = good.cli("rollback", "maple", "--json")
+    output, errors = again.communicate(timeout=120)
+    assert again.returncode == ExitCode.DONE, errors
+    (document,) = json.loads(output)["tenants"]
+    assert (document["result"], document["to_version"]) == ("rolled-back", GOOD)
     assert good.marker("maple") == GOOD
+    assert_answers(good)
+
+
+def test_a_person_s_rollback_finishes_an_armed_one_before_it_goes_further_back(good: LightFleet):
+    before = look(good)
+    second = (BROKEN, [{"configure": {"text": "{}"}}])
+    good.write_releases(FIRST, second)
+    assert good.converge("maple").error is None
+    good.write_releases(FIRST, second, (MENDED, [{"configure": {"text": '{"fault": "no-channel"}'}}]))
+    kill_at(good, "maple liveness:", "converge", "maple")
+    process = good.cli("rollback", "maple", "--to", GOOD, "--json")
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == ExitCode.DONE, errors
+    (document,) = json.loads(output)["tenants"]
+    assert document["to_version"] == GOOD and "was never confirmed" in document["messages"][0]
+    assert look(good) == before and good.marker("maple") == GOOD
     assert_answers(good)

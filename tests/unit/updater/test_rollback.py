@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from engine.errors import Refused
-from engine.hosts.status import RecoverySet
-from engine.updater.rollback import choose
+from engine.hosts.status import Armed, RecoverySet
+from engine.updater.rollback import choose, require_unfinished
+from tests.unit.updater.statuses import status
 
 SETS = (
     RecoverySet("r1", None, "2026.10.1", 1.0),
@@ -30,6 +33,23 @@ def test_one_that_was_undone_or_never_was_is_refused_with_those_that_there_are(t
     with pytest.raises(Refused) as caught:
         choose(SETS, to, "maple")
     assert to in str(caught.value) and "2026.10.1 (run r2" in str(caught.value) and "r5" not in caught.value.hint
+
+
+def test_an_older_set_is_refused_while_a_later_one_holds_moved_files():
+    sets = (*SETS[:2], replace(SETS[2], moved=True), SETS[3])
+    with pytest.raises(Refused, match="tenantry rollback maple --to r3") as caught:
+        choose(sets, "r2", "maple")
+    assert "run r3" in str(caught.value)
+    assert choose(sets, "r3", "maple").run == "r3" and choose(sets, None, "maple").run == "r4"
+    assert choose((*sets[:2], replace(sets[2], undone=7.0)), "r2", "maple").run == "r2"
+
+
+def test_a_dead_man_that_was_faster_is_not_taken_for_another_step_back():
+    armed, done = status(armed=Armed("r4", "r4", "2026.10.3")), status()
+    with pytest.raises(Refused, match="just put itself back from run r4"):
+        require_unfinished(armed, done, "maple")
+    for asked, claimed in ((armed, armed), (done, done), (done, armed)):
+        require_unfinished(asked, claimed, "maple")
 
 
 def test_without_any_set_the_way_back_is_a_backup():
