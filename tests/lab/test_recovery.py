@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ExitCode
+from engine.hosts.session import Session
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
 from engine.updater.outcome import Options
@@ -168,15 +169,25 @@ def test_a_killed_operator_process_after_the_restart_is_made_good_by_the_tenant(
     assert good.converge("maple").error is None
 
 
-def test_a_link_that_is_cut_after_the_restart(good: LightFleet):
+@pytest.mark.parametrize("moment", [Phase.RESTART, Phase.LIVENESS, "confirmation"])
+def test_a_link_that_is_cut_at_any_point_after_arming(
+    good: LightFleet, monkeypatch: pytest.MonkeyPatch, moment: Phase | str
+):
     before = look(good)
-    break_release(good, '{"fault": "no-channel"}')
+    break_release(good, '{"greeting": "fine"}')
 
     def cut(event: Event) -> None:
-        if event.phase is Phase.LIVENESS:
+        if event.phase is moment:
             good.lab.cut("maple")
 
+    def cut_and_renew(session: Session) -> None:
+        good.lab.cut("maple")
+        renew(session)
+
+    renew = Session.renew
     try:
+        if moment == "confirmation":
+            monkeypatch.setattr(Session, "renew", cut_and_renew)
         lost = good.converge("maple", report=cut)
         assert lost.exit_code is ExitCode.UNREACHABLE
         until(lambda: held(good) != {} and "deadman" not in good.run("maple", "ls /var/lib/tenantry"), "undone", 90)

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -224,6 +224,38 @@ def test_the_newest_sets_stay_and_none_goes_before_the_new_one_is_there(tenant: 
     assert sorted(os.listdir(tenant.home / "recovery")) == ["open.json", "r3", "r4", "r5"]
     assert tenant.take("r6", **{"from": "6", "reserve_bytes": 1 << 60})["problem"]
     assert sorted(os.listdir(tenant.home / "recovery")) == ["open.json", "r3", "r4", "r5"]
+
+
+def test_the_mark_of_a_set_comes_after_everything_in_it_is_on_the_disk(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    """A set is whole once it has its name; so its files, then its name, reach the disk, in this order."""
+    did: list[str] = []
+
+    def name_of(descriptor: int) -> str:
+        return os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tenant.home)
+
+    def note(call: str, words: Callable[..., str]) -> None:
+        real = getattr(os, call)
+
+        def noted(*arguments: Any, **more: Any) -> Any:
+            did.append(f"{call} {words(*arguments)}")
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(os, call, noted)
+
+    note("fsync", name_of)
+    note("sync", lambda: "")
+    note("rename", lambda source, target: os.path.relpath(target, tenant.home))
+    tenant.take("r1")
+    name = did.index("rename recovery/r1")
+    # What is written of the set is flushed file by file, the copies by one sync.
+    assert did[name - 1] == "sync " and did[name + 1] == "fsync recovery"
+    written = [did.index(f"rename recovery/r1.partial/{file}.json") for file in ("trees", "set")]
+    for at, file in zip(written, ("trees", "set"), strict=True):
+        assert did[at - 1] == f"fsync recovery/r1.partial/{file}.json.partial"
+        assert did[at + 1] == "fsync recovery/r1.partial" and at < name
+    opened = did.index("rename recovery/open.json")
+    assert opened > name and did[opened - 1] == "fsync recovery/open.json.partial"
+    assert did[opened + 1] == "fsync recovery"
 
 
 def test_a_death_at_any_change_of_taking_leaves_a_whole_set_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
