@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from engine.errors import Refused
 from engine.hosts.status import Armed, RecoverySet
+from engine.recovery.undo import Undone
 from engine.updater.rollback import choose, require_unfinished
 from tests.unit.updater.statuses import status
 
@@ -55,3 +57,32 @@ def test_a_dead_man_that_was_faster_is_not_taken_for_another_step_back():
 def test_without_any_set_the_way_back_is_a_backup():
     with pytest.raises(Refused, match="tenantry restore maple"):
         choose((), None, "maple")
+
+
+UNDONE = Undone(
+    aside="/a/r9",
+    state_put_back=False,
+    given_back={},
+    newer_in=None,
+    newer_messages=None,
+    changed=(),
+    old_pid=1,
+    started_at=2.0,
+    problems=(),
+)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"aside": None}, []),
+        ({}, ["what was replaced is kept in /a/r9"]),
+        ({"changed": ("/etc/x",)}, ["1 paths were put back; what they were is kept in /a/r9"]),
+        ({"state_put_back": True, "newer_in": "/a/r9/state", "newer_messages": 2}, ["its form had changed", "2 newer"]),
+        ({"newer_in": "/a/r9/state/0"}, ["came back out of the set; the state since then, with an unknown number of"]),
+        ({"given_back": {"/srv": "/a/r9/state/0", "/etc/x": "/a/r9/configuration/1"}}, ["/etc/x in /a/r9/conf"]),
+    ],
+)
+def test_whatever_went_aside_is_named(changes: dict[str, Any], words: list[str]):
+    said = "\n".join(replace(UNDONE, **changes).messages)
+    assert all(word in said for word in words) and bool(said) == bool(words)
