@@ -22,9 +22,6 @@ moves: Any = globals()["moves"]
 units: Any = globals()["units"]
 sets: Any = globals()["sets"]
 
-# What would start a service again is stopped before it.
-STARTERS = (".timer", ".socket", ".path")
-
 
 def run(parameters):
     gateway = parameters["gateway"]
@@ -76,7 +73,7 @@ def stop(parameters):
     if parameters["holders_only"]:
         holding = holders([tree["path"] for tree in parameters["moved"]])
         names = [name for name in names if name in holding]
-    names.sort(key=lambda name: not name.endswith(STARTERS))
+    names = units.starters_first(names)
     gateway = [parameters["gateway"]["unit"]] if parameters["gateway"] else []
     for name in [*gateway, *names]:
         problem = units.systemctl("stop", name)

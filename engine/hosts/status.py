@@ -141,7 +141,8 @@ class Owed:
 class Held:
     """Why the tenant is left alone until there is a head newer than `head`, or a person says so.
 
-    `run` is the run that was undone, `at` Unix seconds, `by` who undid it: ``run``, ``dead-man`` or ``person``.
+    `run` is the run that was undone, `at` Unix seconds, `by` who undid it: ``run``, ``dead-man``, ``person`` or
+    ``rollout``.
     """
 
     head: str
@@ -164,7 +165,8 @@ class Armed:
 class RecoverySet:
     """One recovery set, in short. `created` and `undone` in Unix seconds; versions as texts, None is version zero.
 
-    `irreversible` names the steps that it cannot be put back across; `has_state` whether it holds the state too.
+    `irreversible` names the steps that it cannot be put back across; `has_state` whether it holds the state too;
+    `moved` whether files were moved into it instead of being copied, as a restore does.
     """
 
     run: str
@@ -174,6 +176,7 @@ class RecoverySet:
     irreversible: tuple[str, ...] = ()
     has_state: bool = False
     undone: float | None = None
+    moved: bool = False
 
 
 @dataclass(frozen=True)

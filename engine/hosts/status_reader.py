@@ -129,6 +129,7 @@ def _set(content: Mapping[str, Any]) -> RecoverySet:
         irreversible=tuple(_text(step) for step in content["irreversible"]),
         has_state=content["state"] is not None,
         undone=_optional_number(content["undone"]),
+        moved=content.get("moved") is True,
     )
 
 

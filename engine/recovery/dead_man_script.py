@@ -20,6 +20,10 @@ NAME = "tenantry-deadman"
 MEMORY = "/run/tenantry-deadman.json"
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 
+# Each attempt stops the gateway for a moment. One that died goes on at once, one that keeps failing is no help.
+PAUSES = (0, 60, 300, 900)
+LONGEST_PAUSE = 3600
+
 SERVICE = """[Unit]
 Description=Tenantry: put this tenant back if nobody confirms its update
 
@@ -62,8 +66,8 @@ def arm(parameters):
     problems = [units.systemctl("daemon-reload"), units.systemctl("enable", "--now", NAME + ".timer")]
     if any(problems):
         raise OSError("; ".join(filter(None, problems)))
-    if os.path.exists(MEMORY):
-        os.unlink(MEMORY)
+    for known in (MEMORY, home() + "/attempts.json"):
+        moves.remove_tree(known)
     # The links that systemctl made.
     os.sync()
     kept = ("set", "run", "head", "seconds")
@@ -129,8 +133,13 @@ def now():
 
 
 def is_due(order):
-    """Whether no command of any run has begun for as long as it may take; at once after a restart of the host."""
-    if order["boot_id"] != boot_id() or claimed_by() == own_id(order):
+    """Whether no command of any run has begun for as long as it may take; at once after a restart of the host.
+
+    Where it has begun to act itself, whether the next attempt may be made.
+    """
+    if claimed_by() == own_id(order):
+        return may_try_again()
+    if order["boot_id"] != boot_id():
         return True
     signs = [os.stat(f"{sets.HOME}/lock").st_mtime_ns, claimed_by()]
     memory = moves.read_json(MEMORY)
@@ -138,6 +147,17 @@ def is_due(order):
         moves.write_json(MEMORY, {"signs": signs, "since": now()})
         return False
     return now() - memory["since"] >= order["seconds"]
+
+
+def attempts():
+    """What is known of earlier attempts: how many, when the last one began, and in which boot."""
+    return moves.read_json(home() + "/attempts.json") or {"count": 0, "at": 0.0, "boot_id": ""}
+
+
+def may_try_again():
+    made = attempts()
+    pause = PAUSES[made["count"] - 1] if 0 < made["count"] <= len(PAUSES) else LONGEST_PAUSE
+    return not made["count"] or made["boot_id"] != boot_id() or now() - made["at"] >= pause
 
 
 def claimed_by():
@@ -157,17 +177,42 @@ def act(order, lock):
     moves.write_text(sets.HOME + "/run", own_id(order) + "\n")
     os.ftruncate(lock, 0)
     os.pwrite(lock, (own_id(order) + "\nrollback by the dead-man\n").encode(), 0)
-    reason = f"nobody confirmed run {order['run']}, so the tenant put itself back"
-    held = {"head": order["head"], "run": order["run"], "at": time.time(), "reason": reason, "by": "dead-man"}
-    result = undo.undo({"set": order["set"], "by": own_id(order), "held": held})
+    # Written before anything is stopped: an attempt that cannot be counted is not made.
+    count = attempts()["count"] + 1
+    moves.write_json(home() + "/attempts.json", {"count": count, "at": now(), "boot_id": boot_id()})
+    try:
+        result = undo.undo(
+            {
+                "set": order["set"],
+                "by": own_id(order),
+                "held": held_for(order, "so the tenant put itself back"),
+            }
+        )
+    except Exception as error:
+        if count > len(PAUSES):
+            hold(order, f"but putting the tenant back fails, for now: {error}")
+        raise
     if result["outcome"] == "damaged":
-        held["reason"] = f"nobody confirmed run {order['run']}, and it cannot be undone: {result['problem']}"
-        moves.write_json(sets.HOME + "/held.json", held)
-    elif result["state"] == "put back":
-        count = result["newer_messages"]
-        held["reason"] += f"; {count if count is not None else 'an unknown number of'} newer messages are in "
-        held["reason"] += result["aside"]
-        moves.write_json(sets.HOME + "/held.json", held)
+        hold(order, f"and it cannot be undone: {result['problem']}")
+    elif result["aside"]:
+        hold(order, f"so the tenant put itself back; {what_is_aside(result)}")
     if os.path.isdir(sets.directory_of(order["set"])):
         moves.write_json(sets.directory_of(order["set"]) + "/dead-man.json", {"at": time.time(), **result})
     disarm(by_itself=True)
+
+
+def held_for(order, outcome):
+    """What the tenant is held with."""
+    reason = f"nobody confirmed run {order['run']}, {outcome}"
+    return {"head": order["head"], "run": order["run"], "at": time.time(), "reason": reason, "by": "dead-man"}
+
+
+def hold(order, outcome):
+    moves.write_json(sets.HOME + "/held.json", held_for(order, outcome))
+
+
+def what_is_aside(result):
+    if not result["newer_in"]:
+        return f"what was replaced is in {result['aside']}"
+    count = result["newer_messages"]
+    return f"{'an unknown number of' if count is None else count} newer messages are in {result['newer_in']}"

@@ -5,6 +5,8 @@ A set is a directory below ``recovery`` named by the run that took it. It is com
 and ``own``, and ``state`` once the gateway was stopped. ``recovery/open.json`` names the set of the change that is
 going on: it stays open from the first mutation until the change is committed or undone, whichever run does that, so
 that a run which goes on from an interrupted one is put back to what was there before both.
+
+Copies go with their set. What was moved into one is the only one of its kind: it goes to ``aside`` when the set goes.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
@@ -76,7 +78,7 @@ def take(parameters):
 def clear_partial():
     for name in os.listdir(recovery()):
         if name.endswith(PARTIAL):
-            moves.remove_tree(f"{recovery()}/{name}")
+            discard(name.removesuffix(PARTIAL))
 
 
 def lack(parameters):
@@ -178,7 +180,22 @@ def drop(run):
 def remove(run):
     # A set without its name is no set any more, wherever this ends.
     os.rename(directory_of(run), directory_of(run) + PARTIAL)
-    moves.remove_tree(directory_of(run) + PARTIAL)
+    discard(run)
+
+
+def discard(run):
+    """Remove a set that has lost its name, or never had it; files that were moved into it are kept aside."""
+    partial = directory_of(run) + PARTIAL
+    moved = partial + "/moved"
+    if os.path.isdir(moved) and any(holds_something(f"{moved}/{name}") for name in os.listdir(moved)):
+        kept = f"{HOME}/aside/{run}"
+        os.makedirs(kept, mode=0o700, exist_ok=True)
+        moves.move(moved, f"{kept}/moved")
+    moves.remove_tree(partial)
+
+
+def holds_something(directory):
+    return os.path.isdir(directory) and bool(os.listdir(directory))
 
 
 def close(run):
@@ -216,7 +233,7 @@ def take_state(run):
     for leftover in ("state", "state" + PARTIAL):
         moves.remove_tree(f"{directory}/{leftover}")
     os.mkdir(f"{directory}/state{PARTIAL}", 0o700)
-    form, newest = form_of(description["gateway"]["database"])
+    form = form_of(description["gateway"]["database"])
     saved = save(directory, "state" + PARTIAL, listed["states"])
     for tree in saved:
         tree.update(kind="state", saved=tree["saved"].replace(PARTIAL, ""))
@@ -224,31 +241,52 @@ def take_state(run):
     os.rename(f"{directory}/state{PARTIAL}", f"{directory}/state")
     listed["trees"] = [tree for tree in listed["trees"] if tree["kind"] != "state"] + saved
     moves.write_json(directory + "/trees.json", listed)
-    description["state"] = {"form": form, "newest": newest, "taken": time.time()}
+    description["state"] = {**form, "taken": time.time()}
     moves.write_json(directory + "/set.json", description)
 
 
 def form_of(database):
-    """The form of the runtime's database and the time of its newest message.
+    """The form of the runtime's database and the time of its newest message: {"form", "objects", "newest"}.
 
-    The form is a digest of its schema, ``absent``, or None where it cannot be read. Nothing is created.
+    The form is a digest of its schema, ``absent``, or None where it cannot be read. ``objects`` has a digest of each
+    thing that the runtime made there, and ``user_version``. Nothing is created.
     """
+    unknown = {"form": None, "objects": None, "newest": None}
     try:
         if not stat.S_ISREG(os.lstat(database).st_mode):
-            return None, None
+            return unknown
     except FileNotFoundError:
-        return "absent", None
+        return {**unknown, "form": "absent"}
     try:
         connection = open_database(database)
         try:
             schema = connection.execute("SELECT type, name, sql FROM sqlite_master ORDER BY type, name").fetchall()
             version = connection.execute("PRAGMA user_version").fetchone()[0]
-            form = hashlib.sha256(repr((schema, version)).encode()).hexdigest()
-            return form, newest_in(connection)
+            # SQLite's own tables come and go with statistics and indices.
+            own = {f"{kind} {name}": sql for kind, name, sql in schema if not name.startswith("sqlite_")}
+            objects = {name: digest_of(sql) for name, sql in own.items()} | {"user_version": version}
+            return {"form": digest_of((schema, version)), "objects": objects, "newest": newest_in(connection)}
         finally:
             connection.close()
     except (OSError, sqlite3.Error):
-        return None, None
+        return unknown
+
+
+def digest_of(value):
+    return hashlib.sha256(repr(value).encode()).hexdigest()
+
+
+def has_changed_form(saved, database):
+    """Whether something that the database had when its copy `saved` was taken is otherwise now, or missing.
+
+    What was not known then says nothing; a database that cannot be read any more has changed.
+    """
+    now = form_of(database)
+    if saved["form"] in (None, now["form"]):
+        return False
+    # A set of an earlier engine has the one digest alone.
+    known, found = saved.get("objects"), now["objects"]
+    return not known or not found or any(found.get(name) != digest for name, digest in known.items())
 
 
 def open_database(path):

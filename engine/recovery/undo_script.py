@@ -24,8 +24,9 @@ NEVER = "/etc/systemd/system/tenantry-"
 def undo(parameters):
     """Put the tenant back to the set ``set`` for ``by``, and hold it with ``held``; what was done.
 
-    {"outcome": "undone", "aside", "state", "newer_messages", "changed", "old_pid", "started_at", "problems"} or
-    {"outcome": "damaged", "problem"}, where nothing was changed.
+    {"outcome": "undone", "aside", "state", "given_back" [{"path", "aside"}], "newer_in" (where the state since then
+    lies, None where it stayed), "newer_messages", "changed", "old_pid", "started_at", "problems"} or {"outcome":
+    "damaged", "problem"}, where nothing was changed.
     """
     directory = sets.directory_of(parameters["set"])
     description = moves.read_json(directory + "/set.json")
@@ -37,24 +38,29 @@ def undo(parameters):
         return {"outcome": "damaged", "problem": damage}
     progress = begin(directory, parameters)
     gateway = description["gateway"]
+    stopped: list = []  # type: ignore[type-arg]
     try:
-        return put_back(directory, description, listed, progress, parameters["held"])
+        return put_back(directory, description, listed, progress, parameters["held"], stopped)
     except BaseException:
         # Half of it is better than no gateway; what is left is done by the next attempt.
+        for name in stopped:
+            units.systemctl("start", name)
         if gateway:
             units.start(gateway["unit"])
         raise
 
 
-def put_back(directory, description, listed, progress, held):
-    gateway, problems = description["gateway"], []
+def put_back(directory, description, listed, progress, held, stopped):
+    gateway, problems, old_pid = description["gateway"], [], 0
     if gateway:
         old_pid, problem = units.stop(gateway["unit"])
         problems += [problem]
-        damage = decide(directory, description, listed, progress, old_pid)
-        if damage:
-            units.start(gateway["unit"])
-            return {"outcome": "damaged", "problem": damage}
+    damage = decide(directory, description, listed, progress, old_pid)
+    if damage:
+        units.start(gateway["unit"])
+        return {"outcome": "damaged", "problem": damage}
+    if description.get("moved"):
+        problems += stop_others(description, stopped)
     # The marker first: that less is there than it says would be a lie, more than it says is put right by a converge.
     put_own_back(directory, ("version",))
     put_trees_back(directory, listed, progress)
@@ -87,23 +93,59 @@ def begin(directory, parameters):
     return progress
 
 
+def stop_others(description, stopped):
+    """Stop what may have files open that move, as the exchange did; names it in `stopped`, gives what went wrong.
+
+    Units that ran when the set was taken are started by :func:`settle_units`.
+    """
+    found = units.states_of(others_of(description))
+    problems = []
+    for name in units.starters_first(name for name in found if found[name]["active"]):
+        stopped.append(name)
+        problems.append(units.systemctl("stop", name))
+    return problems
+
+
+def others_of(description):
+    """The units of a set besides the gateway's."""
+    gateway = (description["gateway"] or {}).get("unit")
+    return [name for name in description["units"] if name != gateway]
+
+
 def decide(directory, description, listed, progress, old_pid):
-    """Decide, once and with the gateway stopped, whether the state goes back; gives what forbids it."""
+    """Decide, once and with the gateway stopped, what of the state goes back; gives what forbids it."""
     if progress["state"] is not None:
         return ""
-    saved, database = description["state"], description["gateway"]["database"]
-    form, _ = sets.form_of(database)
-    # A form that was not known then says nothing now; one that cannot be read any more has changed.
-    goes_back = bool(saved) and saved["form"] is not None and form != saved["form"]
+    saved, database = description["state"], (description["gateway"] or {}).get("database")
+    goes_back = bool(saved) and sets.has_changed_form(saved, database)
+    progress["given_back"] = given_back(directory, listed, progress)
     if goes_back:
         damage = damage_of(directory, listed, "state")
         if damage:
             return damage
-        progress["newer_messages"] = sets.newer_messages(database, saved["newest"])
-    progress["state"] = "put back" if goes_back else "kept"
+        tell_newer(progress, database, saved["newest"], progress["aside"] + "/state")
+    for item in progress["given_back"]:
+        if database and f"{database}/".startswith(item["path"] + "/"):
+            # What came before the set was taken is in the set, or in the archive.
+            tell_newer(progress, database, description["created"], item["aside"])
+    progress["state"] = "put back" if goes_back else "kept" if database else "none"
     progress["old_pid"] = old_pid
     moves.write_json(directory + "/undo.json", progress)
     return ""
+
+
+def tell_newer(progress, database, since, place):
+    progress.update(newer_messages=sets.newer_messages(database, since), newer_in=place)
+
+
+def given_back(directory, listed, progress):
+    """The trees that come back out of the set, and where what came in their place goes."""
+    found = []
+    for number, tree in enumerate(listed["trees"]):
+        swap = moves.read_json(f"{directory}/{tree['saved']}.json") if tree["how"] == "moved" else None
+        if swap and swap["stage"] != "away" and not is_back(directory, number):
+            found.append({"path": tree["path"], "aside": aside_of(progress, number, tree)})
+    return found
 
 
 def damage_of(directory, listed, kind):
@@ -127,13 +169,25 @@ def damage_of(directory, listed, kind):
 def put_trees_back(directory, listed, progress):
     """State where its form changed, and whatever was moved into the set instead of copied."""
     for number, tree in enumerate(listed["trees"]):
-        saved, journal = f"{directory}/{tree['saved']}", f"{directory}/back-{number}.json"
-        aside = f"{progress['aside']}/{tree['kind']}/{number}"
-        if tree["how"] == "moved":
+        saved, journal = f"{directory}/{tree['saved']}", journal_of(directory, number)
+        aside = aside_of(progress, number, tree)
+        if tree["how"] == "moved" and not is_back(directory, number):
             moves.give_back(tree["path"], saved, aside, f"{saved}.json", journal, tree["exclude"])
         elif tree["kind"] == "state" and progress["state"] == "put back":
             os.makedirs(os.path.dirname(aside), mode=0o700, exist_ok=True)
             moves.replace_children(tree["path"], saved, aside, journal, tree["exclude"])
+
+
+def journal_of(directory, number):
+    return f"{directory}/back-{number}.json"
+
+
+def is_back(directory, number):
+    return (moves.read_json(journal_of(directory, number)) or {}).get("stage") == "done"
+
+
+def aside_of(progress, number, tree):
+    return f"{progress['aside']}/{tree['kind']}/{number}"
 
 
 # Configuration
@@ -257,12 +311,10 @@ def stay_ended(description, listed, progress):
 
 def settle_units(description, changed, all_of_them):
     """Let the other units run from the files that are back; what went wrong."""
-    gateway = (description["gateway"] or {}).get("unit")
     problems = [units.systemctl("daemon-reload")]
     if not all_of_them and not set(changed) - set(description["quiet"]):
         return problems
-    names = [name for name in description["units"] if name != gateway]
-    for name, now in units.states_of(names).items():
+    for name, now in units.states_of(units.starters_first(others_of(description))).items():
         then = description["units"][name]
         if then["enabled"] != now["enabled"]:
             problems.append(units.systemctl("enable" if then["enabled"] else "disable", name))
@@ -278,7 +330,9 @@ def finish(directory, progress, changed, started_at, problems):
     result = {
         "outcome": "undone",
         "aside": progress["aside"] if os.path.isdir(progress["aside"]) else None,
-        "state": progress["state"] or "none",
+        "state": progress["state"],
+        "given_back": [item for item in progress.get("given_back", []) if sets.holds_something(item["aside"])],
+        "newer_in": progress.get("newer_in"),
         "newer_messages": progress.get("newer_messages"),
         "changed": changed,
         "old_pid": progress["old_pid"],

@@ -7,6 +7,7 @@ import time
 
 DIRECTORY = "/etc/systemd/system"
 KINDS = (".service", ".socket", ".timer", ".path", ".target", ".mount")
+STARTERS = (".timer", ".socket", ".path")
 
 
 def systemctl(*arguments):
@@ -38,6 +39,11 @@ def unit_of(path):
     """The unit whose own file `path` is; nothing for another file."""
     directory, name = os.path.split(path)
     return name if directory == DIRECTORY and name.endswith(KINDS) and "@." not in name else ""
+
+
+def starters_first(names):
+    """Units in the order in which they are stopped, and started again: what would start another comes before it."""
+    return sorted(names, key=lambda name: not name.endswith(STARTERS))
 
 
 def stop(unit):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from engine.errors import ExitCode, InvalidInput, Refused
+from engine.errors import ExitCode, InvalidInput, Refused, UnknownState
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
-from engine.hosts.status import Held, RecoverySet, Status
+from engine.hosts.status import Armed, Held, RecoverySet, Status
 from engine.records import RunResult
 from engine.registry.model import Tenant
 from engine.registry.settings import Gateway
@@ -20,10 +20,12 @@ from engine.updater.fleet import map_tenants
 from engine.updater.job import Job, run_job
 from engine.updater.outcome import Outcome
 from engine.updater.restart import OwedRestart
-from engine.updater.safety_net import SafetyNet
+from engine.updater.safety_net import Fall, SafetyNet
 from engine.updater.standing import moment
 from engine.updater.survivors import probe_after_survivors
 from engine.updater.workspace import Workspace
+
+PERSON = "person"
 
 
 def roll_back(workspace: Workspace, tenant: Tenant, to: str | None) -> Outcome:
@@ -42,35 +44,57 @@ def roll_back(workspace: Workspace, tenant: Tenant, to: str | None) -> Outcome:
 
 @dataclass
 class Rollback:
-    """One rollback within a job that holds the tenant's lock."""
+    """One rollback within a job that holds the tenant's lock.
+
+    `by` says whose decision it is, and `reason` why the tenant is then held; the default is a person's.
+    """
 
     job: Job
     session: Session
     to: str | None
+    by: str = PERSON
+    reason: str | None = None
+    _remarks: list[str] = field(default_factory=list, init=False)
 
     def run(self) -> Outcome:
-        """Choose the set, wait for silence, put the tenant back and prove it; raises what stopped it."""
+        """Choose the set, wait for silence, put the tenant back and prove it; raises what stopped it.
+
+        Where a dead-man is armed, its rollback comes first, and may be the one that is wanted.
+        """
         self.job.tell(Phase.PROBE, "asking the tenant")
-        status = probe_after_survivors(self.job, self.session)
-        self._choose(status)
+        asked = probe_after_survivors(self.job, self.session)
+        if not asked.armed:
+            self._choose(asked)
         self.session.claim(self.job.run_id)
         # Only from the claim on is the host ours: what was chosen must still be there.
         status = self.session.probe()
+        require_unfinished(asked, status, self.job.tenant.slug)
+        return self._finish_first(status, status.armed) if status.armed else self._go_back(status, status)
+
+    def _finish_first(self, status: Status, order: Armed) -> Outcome:
+        fall = SafetyNet(self.job, self.session).finish(status)
+        finished = next((item for item in status.recovery if item.run == order.set), None)
+        if finished and (self.to is None or is_named(finished, self.to)):
+            return self._outcome(status, finished, fall)
+        self._remark(Phase.ROLLBACK, fall.error.message)
+        return self._go_back(status, self.session.probe())
+
+    def _go_back(self, before: Status, status: Status) -> Outcome:
         chosen = self._choose(status)
         net = SafetyNet(self.job, self.session, set_run=chosen.run, head=chosen.to_version)
         self._await_silence(net)
-        # Also where an earlier run's order is there: what counts now is this one.
         net.arm()
-        fall = net.fall_back(chosen.run, self._held(status, chosen))
-        version = str(status.marker.version) if status.marker.version else None
+        return self._outcome(before, chosen, net.fall_back(chosen.run, self._held(status, chosen)))
+
+    def _outcome(self, before: Status, chosen: RecoverySet, fall: Fall) -> Outcome:
         return Outcome(
             slug=self.job.tenant.slug,
             result=RunResult.ROLLED_BACK if fall.is_alive else RunResult.FAILED,
             exit_code=ExitCode.DONE if fall.is_alive else ExitCode.FAILED,
-            from_version=version,
+            from_version=str(before.marker.version) if before.marker.version else None,
             to_version=chosen.from_version,
             restarted=self._gateway is not None,
-            messages=fall.messages,
+            messages=(*self._remarks, *fall.messages),
             error=None if fall.is_alive else str(fall.error),
         )
 
@@ -104,29 +128,50 @@ class Rollback:
         if gateway is not None:
             self.job.enter(Phase.QUIESCE, "waiting until the gateway is silent")
             polls = self.job.workspace.fleet.settings.quiesce.polls
-            OwedRestart(self.job, self.session, net).await_silence(gateway, polls)
+            try:
+                OwedRestart(self.job, self.session, net).await_silence(gateway, polls)
+            except UnknownState as error:
+                # What cannot be known may be what the person wants to be rid of.
+                if self.by != PERSON:
+                    raise
+                self._remark(Phase.QUIESCE, f"{error.message}; it is stopped, because a person says so")
+
+    def _remark(self, phase: Phase, message: str) -> None:
+        self.job.tell(phase, message)
+        self._remarks.append(message)
 
     def _held(self, status: Status, chosen: RecoverySet) -> Held:
         """Held back from what it was at: the next converge would only bring that back."""
         reached = [item.to_version for item in status.recovery if item.run >= chosen.run and not item.undone]
         versions = [Version.parse(text) for text in reached] + [self.job.workspace.manifest.head]
         now = self.job.clock.now().timestamp()
-        reason = f"a person rolled it back to {chosen.from_version or 'version zero'}"
-        return Held(str(max(versions)), self.job.run_id, now, reason, "person")
+        reason = self.reason or f"a person rolled it back to {chosen.from_version or 'version zero'}"
+        return Held(str(max(versions)), self.job.run_id, now, reason, self.by)
 
     @property
     def _gateway(self) -> Gateway | None:
         return self.job.workspace.fleet.settings.gateway
 
 
+def require_unfinished(asked: Status, claimed: Status, slug: str) -> None:
+    """Raise :class:`Refused` where the dead-man has done meanwhile what this rollback may have been meant to do."""
+    if asked.armed and not claimed.armed:
+        raise Refused(
+            f"the tenant has just put itself back from run {asked.armed.run}",
+            where=slug,
+            hint=f"to go further back, roll back again; look first: tenantry status {slug} --live",
+        )
+
+
 def choose(found: Sequence[RecoverySet], to: str | None, slug: str) -> RecoverySet:
     """The newest set that was not undone, or the newest of those that `to` names by run or version.
 
-    Raises :class:`Refused` naming the sets that there are.
+    Raises :class:`Refused` naming the sets that there are, or the later one that files were moved into.
     """
     usable = [item for item in found if not item.undone]
-    wanted = [item for item in usable if to is None or item.run == to or _leads_to(item, to)]
+    wanted = [item for item in usable if to is None or is_named(item, to)]
     if wanted:
+        _refuse_across_moved([item for item in usable if item.run > wanted[-1].run and item.moved], wanted[-1], slug)
         return wanted[-1]
     listing = "; ".join(
         f"{item.from_version or 'zero'} (run {item.run}, taken {moment(item.created)})" for item in usable
@@ -138,7 +183,21 @@ def choose(found: Sequence[RecoverySet], to: str | None, slug: str) -> RecoveryS
     )
 
 
-def _leads_to(item: RecoverySet, to: str) -> bool:
+def _refuse_across_moved(later: Sequence[RecoverySet], chosen: RecoverySet, slug: str) -> None:
+    """An undo closes later sets; files that were moved into one have no other way back."""
+    if later:
+        raise Refused(
+            f"what was live before the restore of run {later[-1].run} lies in that run's recovery set, "
+            f"and would not come back from set {chosen.run}",
+            where=slug,
+            hint=f"first take the restore back: tenantry rollback {slug} --to {later[-1].run}",
+        )
+
+
+def is_named(item: RecoverySet, to: str) -> bool:
+    """Whether a person who says `to`, a run or a version, means this set."""
+    if item.run == to:
+        return True
     if item.from_version is None:
         return to == "zero"
     try:

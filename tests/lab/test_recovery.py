@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from engine.errors import ExitCode
+from engine.hosts.session import Session
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
 from engine.updater.outcome import Options
@@ -168,15 +169,25 @@ def test_a_killed_operator_process_after_the_restart_is_made_good_by_the_tenant(
     assert good.converge("maple").error is None
 
 
-def test_a_link_that_is_cut_after_the_restart(good: LightFleet):
+@pytest.mark.parametrize("moment", [Phase.RESTART, Phase.LIVENESS, "confirmation"])
+def test_a_link_that_is_cut_at_any_point_after_arming(
+    good: LightFleet, monkeypatch: pytest.MonkeyPatch, moment: Phase | str
+):
     before = look(good)
-    break_release(good, '{"fault": "no-channel"}')
+    break_release(good, '{"greeting": "fine"}')
 
     def cut(event: Event) -> None:
-        if event.phase is Phase.LIVENESS:
+        if event.phase is moment:
             good.lab.cut("maple")
 
+    def cut_and_renew(session: Session) -> None:
+        good.lab.cut("maple")
+        renew(session)
+
+    renew = Session.renew
     try:
+        if moment == "confirmation":
+            monkeypatch.setattr(Session, "renew", cut_and_renew)
         lost = good.converge("maple", report=cut)
         assert lost.exit_code is ExitCode.UNREACHABLE
         until(lambda: held(good) != {} and "deadman" not in good.run("maple", "ls /var/lib/tenantry"), "undone", 90)
@@ -328,9 +339,12 @@ def test_a_rollback_to_a_version_and_to_one_that_no_set_leads_to(good: LightFlee
     refused = good.cli("rollback", "maple", "--to", "2020.1.1")
     _, errors = refused.communicate(timeout=60)
     assert refused.returncode == ExitCode.FAILED and GOOD in errors and BROKEN in errors
+    # Whether this gateway is in conversation cannot be known any more.
+    good.run("maple", "rm /srv/light/state.db*")
     done = good.cli("rollback", "maple", "--to", GOOD)
     _, errors = done.communicate(timeout=120)
     assert done.returncode == ExitCode.DONE, errors
+    assert "in conversation is unknown" in errors and "because a person says so" in errors
     assert look(good) == before
     nothing = good.cli("rollback", "maple")
     _, errors = nothing.communicate(timeout=60)
@@ -341,7 +355,27 @@ def test_a_person_who_is_killed_in_a_rollback_leaves_a_tenant_that_answers(good:
     good.write_releases(FIRST, (BROKEN, [{"configure": {"text": "{}"}}]))
     assert good.converge("maple").error is None
     kill_at(good, "proving that the owner", "rollback", "maple")
-    outcome = good.converge("maple")
-    assert outcome.result is RunResult.ROLLED_BACK
+    # The set is closed; the one before it is not what this person means.
+    again = good.cli("rollback", "maple", "--json")
+    output, errors = again.communicate(timeout=120)
+    assert again.returncode == ExitCode.DONE, errors
+    (document,) = json.loads(output)["tenants"]
+    assert (document["result"], document["to_version"]) == ("rolled-back", GOOD)
     assert good.marker("maple") == GOOD
+    assert_answers(good)
+
+
+def test_a_person_s_rollback_finishes_an_armed_one_before_it_goes_further_back(good: LightFleet):
+    before = look(good)
+    second = (BROKEN, [{"configure": {"text": "{}"}}])
+    good.write_releases(FIRST, second)
+    assert good.converge("maple").error is None
+    good.write_releases(FIRST, second, (MENDED, [{"configure": {"text": '{"fault": "no-channel"}'}}]))
+    kill_at(good, "maple liveness:", "converge", "maple")
+    process = good.cli("rollback", "maple", "--to", GOOD, "--json")
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == ExitCode.DONE, errors
+    (document,) = json.loads(output)["tenants"]
+    assert document["to_version"] == GOOD and "was never confirmed" in document["messages"][0]
+    assert look(good) == before and good.marker("maple") == GOOD
     assert_answers(good)

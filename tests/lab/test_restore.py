@@ -162,11 +162,24 @@ def test_a_person_may_take_a_restore_back(lived: LightFleet):
     back_up(lived)
     lived.run("maple", CHANGE)
     before = seen(lived)
-    assert restored(lived).error is None
-    process = lived.cli("rollback", "maple")
-    _, error = process.communicate()
+    outcome = restored(lived)
+    assert outcome.error is None
+    lived.say("maple", "tuesday")
+    first, last = lived.run("maple", "ls /var/lib/tenantry/recovery").split()
+    refused = lived.cli("rollback", "maple", "--to", first)
+    _, error = refused.communicate()
+    assert refused.returncode == ExitCode.FAILED and f"tenantry rollback maple --to {last}" in error
+    process = lived.cli("rollback", "maple", "--json")
+    output, error = process.communicate()
     assert process.returncode == 0, error
     assert seen(lived) == before and is_alive(lived) and lived.marker("maple") == HEAD
+    (document,) = json.loads(output)["tenants"]
+    (newer,) = [message for message in document["messages"] if "newer messages" in message]
+    assert "with 1 newer messages" in newer
+    (aside,) = lived.run("maple", "ls -d /var/lib/tenantry/aside/*/state/*/state.db").split()
+    assert aside.removesuffix("/state.db") in newer
+    assert "tuesday" in lived.run("maple", f"sqlite3 {aside} 'SELECT content FROM messages'")
+    assert any("/etc/light in " in message for message in document["messages"])
 
 
 # What is refused before anything is touched

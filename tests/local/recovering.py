@@ -52,7 +52,7 @@ class Tenant:
         """A tenant with a gateway that was silent for long, configuration of several kinds, and an older marker."""
         tenant = cls(base)
         for directory in ("bin", "there", "home", "state", "etc/app", "units"):
-            (base / directory).mkdir(parents=True)
+            (base / directory).mkdir(parents=True, exist_ok=True)
         program = base / "bin/systemctl"
         program.write_text(SYSTEMCTL.format(base=base))
         program.chmod(0o755)

@@ -5,8 +5,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -134,6 +136,65 @@ def test_one_that_died_while_it_acted_goes_on_at_once(
     # The owner does not wait without a gateway meanwhile.
     assert tenant.told()[-1] == "start gateway.service"
     assert tick(tenant) == "undone" and is_back(tenant)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system for a tenant's configuration that is easily full."""
+    if os.geteuid() != 0:
+        pytest.skip("mounts a file system")
+    (tmp_path / "etc").mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path / "etc")], check=True)
+    try:
+        yield tmp_path / "etc"
+    finally:
+        subprocess.run(["umount", str(tmp_path / "etc")], check=True)
+
+
+def test_on_a_full_disk_it_tries_ever_less_often_and_says_so(small_disk: Path, tenant: Tenant, pass_time: Clock):
+    filler = small_disk / "filler"
+    with pytest.raises(OSError, match="No space left"):
+        filler.write_bytes(bytes(1 << 20))
+    tick(tenant)
+    pass_time(SECONDS)
+
+    def attempt() -> bool:
+        """Look once; whether the gateway was stopped for it."""
+        before = tenant.told().count("stop gateway.service")
+        with suppress(OSError):
+            tick(tenant)
+        return tenant.told().count("stop gateway.service") > before
+
+    assert attempt() and attempt(), "the first failure may be a death: it goes on at once"
+    for pause in (60, 300, 900):
+        assert not (tenant.home / "held.json").exists()
+        pass_time(pause - 1)
+        assert not attempt()
+        pass_time(1)
+        assert attempt()
+        assert tenant.told()[-1] == "start gateway.service"
+    held = json.loads((tenant.home / "held.json").read_text())
+    assert held["by"] == "dead-man" and "No space left" in held["reason"]
+    filler.unlink()
+    pass_time(3599)
+    assert not attempt()
+    pass_time(1)
+    assert attempt() and is_back(tenant)
+    assert "put itself back" in json.loads((tenant.home / "held.json").read_text())["reason"]
+    assert not (tenant.home / "deadman").exists()
+
+
+def test_a_new_order_begins_to_count_anew(tenant: Tenant):
+    (tenant.home / "deadman/attempts.json").write_text('{"count": 9, "at": 1e9, "boot_id": ""}')
+    tenant.run(assembled("dead_man.arm(PARAMETERS)"), ARM)
+    assert not (tenant.home / "deadman/attempts.json").exists()
+
+
+def test_what_is_aside_is_named_where_the_tenant_is_held(tenant: Tenant, pass_time: Clock):
+    tick(tenant)
+    pass_time(SECONDS)
+    tick(tenant)
+    assert str(tenant.home / "aside/dead-man-r1") in json.loads((tenant.home / "held.json").read_text())["reason"]
 
 
 def test_a_set_that_is_damaged_is_said_and_not_tried_for_ever(tenant: Tenant, pass_time: Clock):

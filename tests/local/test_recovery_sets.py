@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import pytest
 
 from engine.recovery.assembly import assembled
 from tests.local.crashes import dies_at
-from tests.local.recovering import Tenant
+from tests.local.recovering import Tenant, modules
 
 
 @pytest.fixture
@@ -133,6 +133,36 @@ def test_state_goes_back_where_the_database_cannot_be_read_any_more(tenant: Tena
     assert tenant.database.read_bytes() == good
 
 
+@pytest.mark.parametrize(
+    ("statement", "state"),
+    [
+        ("ANALYZE", "kept"),
+        ("CREATE TABLE made_when_needed (name TEXT)", "kept"),
+        ("DROP TABLE other", "put back"),
+        ("ALTER TABLE other ADD COLUMN more TEXT", "put back"),
+        ("PRAGMA user_version = 5", "put back"),
+    ],
+)
+def test_only_what_the_database_had_then_decides_whether_its_form_changed(tenant: Tenant, statement: str, state: str):
+    tenant.execute("CREATE TABLE other (name TEXT)", "CREATE INDEX by_time ON messages (timestamp)")
+    tenant.take("r1")
+    tenant.take_state("r1")
+    tenant.execute(statement)
+    assert tenant.undo("r1")["state"] == state
+
+
+def test_the_copy_of_an_earlier_engine_goes_back_where_its_one_digest_is_another(tenant: Tenant):
+    for run, statement, state in (("r1", "SELECT 1", "kept"), ("r2", "CREATE TABLE other (name TEXT)", "put back")):
+        tenant.take(run)
+        tenant.take_state(run)
+        file = tenant.set_of(run) / "set.json"
+        description = json.loads(file.read_text())
+        del description["state"]["objects"]
+        file.write_text(json.dumps(description))
+        tenant.execute(statement)
+        assert tenant.undo(run)["state"] == state
+
+
 def test_a_note_that_was_sent_since_is_not_owed_again(tenant: Tenant):
     note = {"version": "2026.10.1", "text": "t", "sending": False}
     (tenant.home / "owed.json").write_text(json.dumps({"restart": ["x"], "note": note}))
@@ -226,6 +256,38 @@ def test_the_newest_sets_stay_and_none_goes_before_the_new_one_is_there(tenant: 
     assert sorted(os.listdir(tenant.home / "recovery")) == ["open.json", "r3", "r4", "r5"]
     assert tenant.take("r6", **{"from": "6", "reserve_bytes": 1 << 60})["problem"]
     assert sorted(os.listdir(tenant.home / "recovery")) == ["open.json", "r3", "r4", "r5"]
+
+
+def test_the_mark_of_a_set_comes_after_everything_in_it_is_on_the_disk(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    """A set is whole once it has its name; so its files, then its name, reach the disk, in this order."""
+    did: list[str] = []
+
+    def name_of(descriptor: int) -> str:
+        return os.path.relpath(os.readlink(f"/proc/self/fd/{descriptor}"), tenant.home)
+
+    def note(call: str, words: Callable[..., str]) -> None:
+        real = getattr(os, call)
+
+        def noted(*arguments: Any, **more: Any) -> Any:
+            did.append(f"{call} {words(*arguments)}")
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(os, call, noted)
+
+    note("fsync", name_of)
+    note("sync", lambda: "")
+    note("rename", lambda source, target: os.path.relpath(target, tenant.home))
+    tenant.take("r1")
+    name = did.index("rename recovery/r1")
+    # What is written of the set is flushed file by file, the copies by one sync.
+    assert did[name - 1] == "sync " and did[name + 1] == "fsync recovery"
+    written = [did.index(f"rename recovery/r1.partial/{file}.json") for file in ("trees", "set")]
+    for at, file in zip(written, ("trees", "set"), strict=True):
+        assert did[at - 1] == f"fsync recovery/r1.partial/{file}.json.partial"
+        assert did[at + 1] == "fsync recovery/r1.partial" and at < name
+    opened = did.index("rename recovery/open.json")
+    assert opened > name and did[opened - 1] == "fsync recovery/open.json.partial"
+    assert did[opened + 1] == "fsync recovery"
 
 
 def test_a_death_at_any_change_of_taking_leaves_a_whole_set_or_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -357,3 +419,75 @@ def test_trees_that_were_moved_into_a_set_come_back_from_every_point(tmp_path: P
         if not died:
             return
     pytest.fail("it never came to its end")
+
+
+def restore_over(tenant: Tenant, run: str, **changes: Any) -> None:
+    """What a restore does: the state moves into its set, and that of an archive takes its place."""
+    new = tenant.base / f"archive-{run}"
+    new.mkdir()
+    shutil.copy(tenant.database, new / "state.db")
+    moved = {"path": str(tenant.state), "kind": "state", "exclude": ["cache"]}
+    tenant.take(run, states=[], moved=[moved], **changes)
+    move_away(tenant, new, run)
+
+
+def test_what_came_after_a_restore_is_counted_and_named_when_it_is_taken_back(tenant: Tenant):
+    restore_over(tenant, "r1")
+    tenant.say("tuesday")
+    result = tenant.undo("r1")
+    aside = f"{tenant.home}/aside/r2/state"
+    (tree,) = result["given_back"]
+    assert tree["path"] == str(tenant.state) and tree["aside"].startswith(aside)
+    assert (result["state"], result["newer_messages"], result["newer_in"]) == ("kept", 1, tree["aside"])
+    assert (Path(tree["aside"]) / "state.db").exists() and (tenant.state / "memory").exists()
+    # Once more, nothing is given back and nothing is lost.
+    again = tenant.undo("r1", by="r3")
+    assert (again["given_back"], again["newer_in"], again["aside"]) == ([], None, None)
+
+
+def test_services_do_not_run_while_the_files_of_a_restore_move_back(tenant: Tenant, monkeypatch: pytest.MonkeyPatch):
+    (tenant.base / "there/helper.timer").write_text("enabled\n")
+    restore_over(tenant, "r1", units=["helper.service", "helper.timer"])
+    before = len(tenant.told())
+    moves = modules()["moves"]
+
+    def die(*arguments: Any) -> None:
+        raise OSError("no more")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(moves, "give_back", die)
+        with pytest.raises(OSError, match="no more"):
+            tenant.undo("r1")
+    stops = ["stop gateway.service", "stop helper.timer", "stop helper.service"]
+    starts = ["start helper.timer", "start helper.service", "daemon-reload", "reset-failed gateway.service"]
+    assert tenant.told()[before:] == [*stops, *starts, "start gateway.service"]
+    before = len(tenant.told())
+    tenant.undo("r1")
+    told = tenant.told()[before:]
+    assert told[:3] == stops
+    assert told[-3:] == ["daemon-reload", "reset-failed gateway.service", "start gateway.service"]
+    assert told.index("reload-or-restart helper.timer") < told.index("reload-or-restart helper.service")
+
+
+def test_files_that_were_moved_into_a_set_outlive_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    for change in range(1, 100):
+        tenant = Tenant.create(tmp_path / str(change), monkeypatch)
+        restore_over(tenant, "r1")
+        tenant.run(assembled("sets.close('r1')"))
+        died = dies_at(change, lambda: tenant.take("r2", kept=1))  # noqa: B023
+        tenant.take("r3", kept=1, **{"from": "2026.10.2"})
+        assert not tenant.set_of("r1").exists()
+        kept = tenant.home / "aside/r1/moved"
+        assert (kept / "0/memory").read_text() == "of the state", change
+        assert json.loads((kept / "0.json").read_text())["live"] == str(tenant.state)
+        if not died:
+            return
+        shutil.rmtree(tenant.base)
+    pytest.fail("it never came to its end")
+
+
+def test_of_a_restore_that_was_taken_back_nothing_is_kept_twice(tenant: Tenant):
+    restore_over(tenant, "r1")
+    tenant.undo("r1")
+    tenant.take("r2", kept=1)
+    assert not tenant.set_of("r1").exists() and not (tenant.home / "aside/r1").exists()

@@ -163,6 +163,11 @@ def test_what_a_tenant_says_of_its_recovery():
     assert status.recovery == (RecoverySet("r1", None, "2026.10.1", 5.5, ("a",), has_state=True),)
 
 
+def test_a_set_that_files_were_moved_into_says_so():
+    recovery = {"r1": {"text": json.dumps({**SET, "moved": True})}}
+    assert read_status(_answer(recovery=recovery), SETTINGS).recovery[0].moved
+
+
 @pytest.mark.parametrize("part", ["held", "armed"])
 @pytest.mark.parametrize("text", ["", "[]", '{"head": 1}', '{"run": null}'])
 def test_a_garbled_word_of_the_recovery_is_no_answer(part: str, text: str):
