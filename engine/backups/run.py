@@ -74,12 +74,15 @@ class Backup:
         self._store = store_of(job.workspace, job.tenant)
 
     def archive(self) -> StoredArchive:
-        """Stream, verify and publish one archive; whatever it raises, the tenant's directory is as it was."""
+        """Stream, verify and publish one archive; whatever it raises, the tenant's directory is as it was.
+
+        Raises :class:`Refused` before the tenant is touched for a clock that is behind the newest archive.
+        """
         self._check_tenant()
-        self._session.claim(self._job.run_id)
         self._store.prepare()
         started = self._job.clock.now()
         archive = self._store.free_id(started)
+        self._session.claim(self._job.run_id)
         self._job.enter(Phase.ARCHIVE, f"streaming archive {archive}")
         reception = Reception(self._store.partial_of(archive), self._slug)
         try:

@@ -13,13 +13,16 @@ from pathlib import Path
 
 from engine.backups.manifest import Manifest, load_manifest, save_manifest
 from engine.clock import iso
-from engine.errors import ArchiveRejected, InvalidInput, RecordFailed
+from engine.errors import ArchiveRejected, InvalidInput, RecordFailed, Refused
 from engine.records.atomic import append_line, sync_directory
 from engine.registry.settings import Settings
 from engine.subject import Subject
 
 ID_FORMAT = "%Y%m%dT%H%M%SZ"
 HISTORY = "history.jsonl"
+CLOCK_JITTER = datetime.timedelta(minutes=1)
+"""How far a clock may be behind the newest archive: two backups within a second, or a clock corrected in between."""
+
 _SUFFIX = ".tar.zst"
 _ID = r"[0-9]{8}T[0-9]{6}Z"
 
@@ -88,8 +91,16 @@ class ArchiveStore:
             raise self._failed("cannot be made ready", error) from error
 
     def free_id(self, moment: datetime.datetime) -> str:
-        """The id for an archive begun at `moment`; one that exists is never used again."""
-        moment = moment.astimezone(datetime.UTC)
+        """The id for an archive begun at `moment`: later than every verified archive's, and never used before.
+
+        Raises :class:`Refused` for a clock that is behind the newest one by more than :data:`CLOCK_JITTER`: what
+        it names would be the oldest archive, the first to expire, and never the one that is restored.
+        """
+        moment, newest = moment.astimezone(datetime.UTC), self.newest()
+        if newest is not None and moment <= newest.taken_at:
+            if newest.taken_at - moment > CLOCK_JITTER:
+                raise self._clock_is_behind(moment, newest)
+            moment = newest.taken_at + datetime.timedelta(seconds=1)
         while os.path.lexists(self.path_of(moment.strftime(ID_FORMAT))):
             moment += datetime.timedelta(seconds=1)
         return moment.strftime(ID_FORMAT)
@@ -170,6 +181,14 @@ class ArchiveStore:
         elif manifest.size_bytes != size:
             problem = f"it has {size} bytes, its manifest says {manifest.size_bytes}"
         return StoredArchive(archive, path, size, manifest, problem)
+
+    def _clock_is_behind(self, moment: datetime.datetime, newest: StoredArchive) -> Refused:
+        return Refused(
+            f"this machine's clock says {iso(moment)}, but archive {newest.archive} is of {iso(newest.taken_at)}",
+            where=self.subject.id,
+            hint="set the clock; if it is right, that archive was named by a wrong one: move it and every other one "
+            f"of the future, each with its .json, out of {self.directory}",
+        )
 
     def _failed(self, problem: str, error: OSError) -> RecordFailed:
         return RecordFailed(

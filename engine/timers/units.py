@@ -122,9 +122,12 @@ OOMPolicy=continue
 def _timer(title: str, calendar: str, delay_seconds: float) -> str:
     whole = float(delay_seconds).is_integer()
     delay = f"{int(delay_seconds)}s" if whole else f"{round(delay_seconds * 1000)}ms"
+    # A missed night is made up for at boot, when the clock may still be wrong. The target is not wanted here: that
+    # is for what waits for the time, such as systemd-time-wait-sync, and an administrator's decision.
     return f"""\
 [Unit]
 Description={title}
+After=time-sync.target
 
 [Timer]
 OnCalendar={_text(calendar)}

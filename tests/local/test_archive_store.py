@@ -13,7 +13,7 @@ import pytest
 from engine.backups.manifest import Database, Manifest, load_manifest, save_manifest
 from engine.backups.retention import expired
 from engine.backups.store import ArchiveStore, StoredArchive, manifest_path
-from engine.errors import ArchiveRejected, InvalidInput
+from engine.errors import ArchiveRejected, InvalidInput, Refused
 from engine.subject import Subject
 from tests.local.crashes import dies_at
 
@@ -135,6 +135,17 @@ def test_what_a_killed_run_left_is_removed_and_nothing_else(store: ArchiveStore)
 def test_a_name_is_never_used_twice(store: ArchiveStore):
     first, second = put(store, 0), put(store, 0)
     assert (first.archive, second.archive) == ("20261101T013000Z", "20261101T013001Z")
+
+
+def test_a_clock_that_is_behind_the_newest_archive_gets_no_name(store: ArchiveStore):
+    items = [put(store, day) for day in range(3)]
+    unverified = store.path_of("20270101T000000Z")
+    unverified.write_bytes(b"data")
+    with pytest.raises(Refused, match="20261103T013000Z is of 2026-11-03T01:30:00Z") as caught:
+        store.free_id(NIGHT)
+    assert str(store.directory) in caught.value.hint
+    # A clock that was corrected by less than a minute since: the next one is the newest all the same.
+    assert store.free_id(items[2].taken_at - datetime.timedelta(seconds=50)) == "20261103T013001Z"
 
 
 def test_removal_takes_the_manifest_along(store: ArchiveStore):

@@ -28,6 +28,7 @@ from engine.updater.workspace import Workspace, open_workspace
 from tests.fleets import write_whole_fleet
 from tests.local.test_archive_store import MANIFEST
 from tests.unit.backups.archives import compress, tar
+from tests.unit.updater.clocks import FakeClock
 from tests.unit.updater.statuses import status
 
 FILES = {"srv/noise": random.Random(4).randbytes(40_000), "srv/more": random.Random(5).randbytes(200_000)}
@@ -111,9 +112,11 @@ def listing(store: ArchiveStore) -> dict[str, bytes]:
 
 def test_a_whole_archive_is_published_noted_and_the_oldest_goes(workspace: Workspace, store: ArchiveStore):
     before = listing(store)
-    outcome = back_up(workspace, good)
+    now = datetime.datetime(2026, 11, 29, 1, 30, tzinfo=datetime.UTC)
+    outcome = back_up(replace(workspace, clock=FakeClock(now.timestamp())), good)
     assert isinstance(outcome, BackupOutcome) and outcome.result is RunResult.BACKED_UP, outcome.error
     assert outcome.removed == ("20261101T013000Z",) and outcome.stored
+    assert outcome.stored.archive == "20261129T013000Z"
     manifest = outcome.stored.manifest
     assert manifest and manifest.version == "2026.10.22" and manifest.applied == {"2026.10.22": "sha256:aa"}
     assert manifest.run == outcome.run and manifest.members == 4
@@ -121,7 +124,7 @@ def test_a_whole_archive_is_published_noted_and_the_oldest_goes(workspace: Works
     assert outcome.stored.path.stat().st_mode & 0o777 == 0o600
     (line,) = [json.loads(line) for line in (store.directory / "history.jsonl").read_text().splitlines()]
     assert line == {
-        "time": manifest.finished_at if line["time"] == manifest.finished_at else line["time"],
+        "time": "2026-11-29T01:30:00Z",
         "file": outcome.stored.path.name,
         "size_bytes": outcome.stored.size_bytes,
         "digest": manifest.digest,
@@ -232,6 +235,30 @@ def test_anything_else_is_refused_and_the_directory_is_as_it_was(
     outcome = back_up(workspace, reply)
     assert outcome.exit_code is not ExitCode.DONE and outcome.error and told in outcome.error
     assert listing(store) == before
+
+
+def test_a_clock_behind_the_newest_archive_is_refused_before_anything_is_touched(
+    workspace: Workspace, store: ArchiveStore
+):
+    before = listing(store)
+    early = FakeClock(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp())
+    asked: list[str] = []
+
+    def reply(nonce: str, sink: Any) -> Output:
+        asked.append(nonce)
+        return good(nonce, sink)
+
+    outcome = back_up(replace(workspace, clock=early), reply)
+    assert outcome.exit_code is ExitCode.FAILED
+    assert outcome.error and "clock says 2026-01-01T00:00:00Z, but archive 20261114T013000Z" in outcome.error
+    assert (listing(store), asked) == (before, [])
+
+
+def test_what_was_just_stored_is_never_what_expires(workspace: Workspace, store: ArchiveStore):
+    corrected = FakeClock(datetime.datetime(2026, 11, 14, 1, 29, 30, tzinfo=datetime.UTC).timestamp())
+    outcome = back_up(replace(workspace, clock=corrected), good)
+    assert isinstance(outcome, BackupOutcome) and outcome.stored and outcome.stored.path.exists()
+    assert (outcome.stored, outcome.removed) == (store.newest(), ("20261101T013000Z",))
 
 
 def test_fifteen_failing_nights_after_fourteen_good_ones_remove_none(workspace: Workspace, store: ArchiveStore):
