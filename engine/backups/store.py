@@ -44,7 +44,7 @@ class StoredArchive:
     @property
     def taken_at(self) -> datetime.datetime:
         """The time in its name; file times mean nothing."""
-        return _moment(self.archive)
+        return moment_of(self.archive)
 
 
 class ArchiveStore:
@@ -160,7 +160,7 @@ class ArchiveStore:
     def _id_of(self, name: str) -> str | None:
         match = self._name.fullmatch(name)
         try:
-            return _moment(match[1]).strftime(ID_FORMAT) if match else None
+            return moment_of(match[1]).strftime(ID_FORMAT) if match else None
         except ValueError:
             return None
 
@@ -196,6 +196,11 @@ class ArchiveStore:
         )
 
 
+def moment_of(archive: str) -> datetime.datetime:
+    """When the archive with this id was begun; raises ValueError for what is no id."""
+    return datetime.datetime.strptime(archive, ID_FORMAT).replace(tzinfo=datetime.UTC)
+
+
 def manifest_path(archive: Path) -> Path:
     """Where the manifest of the archive file `archive` is."""
     return archive.with_name(archive.name + ".json")
@@ -204,10 +209,6 @@ def manifest_path(archive: Path) -> Path:
 def backup_root(settings: Settings, state_directory: Path) -> Path:
     """The directory of all archives; a relative one starts at the state directory."""
     return state_directory / Path(settings.backup.directory).expanduser()
-
-
-def _moment(archive: str) -> datetime.datetime:
-    return datetime.datetime.strptime(archive, ID_FORMAT).replace(tzinfo=datetime.UTC)
 
 
 def _make_private(directory: Path) -> None:
