@@ -115,19 +115,19 @@ class ArchiveStore:
     def publish(self, manifest: Manifest) -> StoredArchive:
         """Give a received partial file, which is on the disk, its name and its manifest.
 
-        Raises :class:`RecordFailed`; then neither is there.
+        Raises :class:`RecordFailed`; then neither is there: what had its name already is taken back.
         """
         partial, path = self.partial_of(manifest.archive), self.path_of(manifest.archive)
-        beside = manifest_path(path)
         try:
-            save_manifest(beside, manifest)
-            try:
-                os.rename(partial, path)
-            except OSError:
-                beside.unlink()
-                raise
+            save_manifest(manifest_path(path), manifest)
+            os.rename(partial, path)
             sync_directory(self.directory)
-        except OSError as error:
+        except (OSError, RecordFailed) as error:
+            for left in (path, manifest_path(path)):
+                with suppress(OSError):
+                    left.unlink()
+            if isinstance(error, RecordFailed):
+                raise
             raise self._failed("cannot publish the archive", error) from error
         return self._stored(manifest.archive, path)
 

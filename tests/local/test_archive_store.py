@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from engine.backups.manifest import Database, Manifest, load_manifest, save_manifest
 from engine.backups.retention import expired
 from engine.backups.store import ArchiveStore, StoredArchive, manifest_path
-from engine.errors import ArchiveRejected, InvalidInput, Refused
+from engine.errors import ArchiveRejected, InvalidInput, RecordFailed, Refused
 from engine.subject import Subject
 from tests.local.crashes import dies_at
 
@@ -166,6 +167,35 @@ def test_an_unknown_archive_is_answered_with_the_known_ones(store: ArchiveStore)
     put(store, 0)
     with pytest.raises(InvalidInput, match="20261101T013000Z"):
         store.get("20261102T013000Z")
+
+
+def test_a_publication_that_fails_anywhere_leaves_neither_archive_nor_manifest(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+):
+    before, sync = listing(store), os.fsync
+    archive = store.free_id(NIGHT)
+    store.partial_of(archive).write_bytes(b"data")
+    failing = 0
+    while True:
+        failing += 1
+        left = [failing]
+
+        def fails(descriptor: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            sync(descriptor)
+
+        store.partial_of(archive).write_bytes(b"data")
+        monkeypatch.setattr(os, "fsync", fails)
+        try:
+            store.publish(replace(MANIFEST, archive=archive))
+        except RecordFailed:
+            store.partial_of(archive).unlink(missing_ok=True)
+            assert listing(store) == before
+            continue
+        break
+    assert failing == 4, "the manifest's fsync, its directory's, and the archive's directory's"
 
 
 def test_a_publication_that_dies_anywhere_leaves_nothing_half(store: ArchiveStore):

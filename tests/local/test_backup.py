@@ -17,14 +17,17 @@ import pytest
 from engine.backups.manifest import Manifest
 from engine.backups.run import Backup, BackupOutcome, store_of
 from engine.backups.store import ArchiveStore, manifest_path
+from engine.cli.backup import document
 from engine.errors import CommandLost, CommandTimedOut, ExitCode
 from engine.hosts.channel import Output
 from engine.hosts.status import Armed, Marker, MarkerState, Status
 from engine.records import RunResult
 from engine.registry.safeguards import Backup as BackupSettings
+from engine.registry.safeguards import Restic
 from engine.updater.job import Job, run_job
 from engine.updater.outcome import Outcome
 from engine.updater.workspace import Workspace, open_workspace
+from tests.cli.conftest import valid
 from tests.fleets import write_whole_fleet
 from tests.local.test_archive_store import MANIFEST
 from tests.unit.backups.archives import compress, tar
@@ -235,6 +238,16 @@ def test_anything_else_is_refused_and_the_directory_is_as_it_was(
     outcome = back_up(workspace, reply)
     assert outcome.exit_code is not ExitCode.DONE and outcome.error and told in outcome.error
     assert listing(store) == before
+
+
+def test_an_archive_that_does_not_get_offsite_is_told_with_the_error(workspace: Workspace, store: ArchiveStore):
+    outcome = back_up(workspace, good, restic=Restic("copies", "file:absent"))
+    assert isinstance(outcome, BackupOutcome) and outcome.stored and outcome.stored.is_verified
+    assert (outcome.result, outcome.exit_code, outcome.removed) == (RunResult.FAILED, ExitCode.FAILED, ())
+    assert outcome.error and "is published, but not offsite: secret file:absent" in outcome.error
+    (entry,) = valid("backup", document([outcome]))["tenants"]
+    assert (entry["archive"]["archive"], entry["error"]) == (outcome.stored.archive, outcome.error)
+    assert len(store.archives()) == 15
 
 
 def test_a_clock_behind_the_newest_archive_is_refused_before_anything_is_touched(
