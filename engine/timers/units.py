@@ -16,6 +16,9 @@ from engine.timers.jobs import JOBS, Job
 STOP_SECONDS = 120.0
 """How long the sweep waits for the job that runs when it is told to end."""
 
+NEVER = "never"
+"""The calendar event of a job that has no timer."""
+
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+", re.ASCII)
 
 
@@ -61,8 +64,8 @@ class JobUnits:
 
 
 def units_of(settings: Settings, caller: Caller) -> tuple[JobUnits, ...]:
-    """The units of every job, in the order of the table."""
-    return tuple(_units(settings, caller, job) for job in JOBS)
+    """The units of every job that is ever to run, in the order of the table."""
+    return tuple(_units(settings, caller, job) for job in JOBS if job.calendar(settings.timers) != NEVER)
 
 
 def sweep_unit(settings: Settings, caller: Caller) -> tuple[str, str]:
