@@ -14,7 +14,7 @@ from engine.render.filters import unit
 from engine.timers.jobs import JOBS, Job
 
 STOP_SECONDS = 120.0
-"""How long the sweep waits for the job that runs when it is told to end."""
+"""How long a job that runs is waited for when the sweep, or the job's own timer, is told to end."""
 
 NEVER = "never"
 """The calendar event of a job that has no timer."""
@@ -108,7 +108,7 @@ def _units(settings: Settings, caller: Caller, job: Job) -> JobUnits:
 def _service(title: str, caller: Caller, job: Job) -> str:
     user = f"User={_text(caller.user)}\n" if caller.user else ""
     # The colon: no variable of the environment is put in. OOMPolicy: of a job that ran out of memory, the watcher
-    # must be left to tell.
+    # must be left to tell. KillMode: the watcher hands the end on, and ssh outlives it while the job cleans up.
     return f"""\
 [Unit]
 Description={title}
@@ -119,6 +119,8 @@ After=network-online.target
 Type=oneshot
 {user}ExecStart={_command_line(caller.arguments("timers", "run", job.name))}
 OOMPolicy=continue
+KillMode=mixed
+TimeoutStopSec={int(STOP_SECONDS) + 30}s
 """
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -22,13 +21,13 @@ from engine.errors import ArchiveRejected, CommandFailed, InvalidInput, OffsiteF
 from engine.registry.safeguards import Restic
 from engine.secrets import SecretSources
 from engine.subject import Subject
+from tests.conftest import needs
 from tests.local.test_archive_store import MANIFEST
 from tests.unit.backups.archives import compress, tar
 
 PASSWORD = "correct horse"
 NIGHTS = ("20261101T013000Z", "20261102T013000Z", "20261103T013000Z")
-needs_restic = pytest.mark.skipif(not shutil.which("restic"), reason="restic is not installed")
-pytestmark = needs_restic
+pytestmark = needs("restic")
 
 
 def offsite(root: Path, password: str = PASSWORD, *, brand: str = "Queva, Ltd", **settings: object) -> Copies:
