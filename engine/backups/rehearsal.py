@@ -20,7 +20,7 @@ from engine.backups.scratch import (
     unproven_channels,
 )
 from engine.clock import Clock, iso, new_run_id
-from engine.errors import Busy, RehearsalFailed, TenantryError
+from engine.errors import Busy, Refused, RehearsalFailed, TenantryError
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
 from engine.provision.installer import Deploys, Finish, Provision
@@ -105,9 +105,18 @@ class Rehearsal:
         self._archive = ""
 
     def run(self, archive: str | None) -> Outcome:
-        """Restore, boot and verify on a scratch server that is destroyed whatever happens; records the proof."""
+        """Restore, boot and verify on a scratch server that is destroyed whatever happens; records the proof.
+
+        Raises :class:`Refused`, and destroys nothing, where a server of that name is there that no rehearsal made.
+        """
         provider = provider_for(self.job.workspace, self.job.tenant, lambda text: self.job.tell(Phase.REBUILD, text))
         marks = marks_of(self.workspace)
+        if not marks.has(self.job.tenant) and provider.find(self.job.tenant):
+            raise Refused(
+                f"there is a server named {self.job.tenant.slug} that no rehearsal made",
+                where=self.tenant.slug,
+                hint="a rehearsal would destroy it: rename it, or remove it yourself",
+            )
         marks.put(self.job.tenant, self.tenant)
         try:
             try:

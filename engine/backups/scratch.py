@@ -103,6 +103,9 @@ class ScratchMarks:
             ) from error
         replace_file(self._file(server.slug), (json.dumps(mark) + "\n").encode())
 
+    def has(self, server: Tenant) -> bool:
+        return self._file(server.slug).exists()
+
     def remove(self, server: Tenant) -> None:
         """The server is gone, and so is its mark."""
         self._file(server.slug).unlink(missing_ok=True)
