@@ -7,6 +7,8 @@ libraries and cannot be taken out again by a test.
 from __future__ import annotations
 
 import ipaddress
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -37,6 +39,12 @@ PARTS = {
     "hosted": ("lab/environments",),
 }
 """Parts of tests/lab beside the ``rest``, of which `make test` runs three at a time: all mostly wait for hosts."""
+
+
+def needs(program: str) -> pytest.MarkDecorator:
+    """Leave a test out on a machine without `program`; in CI (``CI=true``), where it must be there, the test fails."""
+    missing = shutil.which(program) is None and os.environ.get("CI") != "true"
+    return pytest.mark.skipif(missing, reason=f"{program} is not installed")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

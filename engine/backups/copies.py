@@ -16,14 +16,7 @@ from engine.backups.reading import verify_archive
 from engine.backups.restic import ResticProgram
 from engine.backups.store import ArchiveStore, StoredArchive
 from engine.clock import iso
-from engine.errors import (
-    ArchiveRejected,
-    CommandFailed,
-    CommandTimedOut,
-    InvalidInput,
-    OffsiteFailed,
-    Refused,
-)
+from engine.errors import ArchiveRejected, CommandFailed, InvalidInput, OffsiteFailed, Refused, TenantryError
 
 SUFFIX = ".tar.zst"
 _FRACTION = re.compile(r"\.\d+")
@@ -64,14 +57,14 @@ class Copies:
     def send(self, slug: str, files: Sequence[Path]) -> str:
         """Copy an archive with its manifest and return the snapshot's id.
 
-        The files are left as they are. Whoever calls holds the subject's lock. Raises :class:`OffsiteFailed`,
-        or :class:`MissingPart` for restic or a secret.
+        The files are left as they are. Whoever calls holds the subject's lock. Raises :class:`OffsiteFailed`, also
+        where restic or a secret is missing: whatever fails, the archive is published.
         """
         tags = ("--tag", f"tenant:{slug}", "--tag", self._fleet_tag)
         try:
             words = self.restic.run("backup", "--json", "--quiet", *tags, "--", *(str(path) for path in files))
             return _complete(_summary(words), files)
-        except (CommandFailed, CommandTimedOut) as error:
+        except TenantryError as error:
             then = f"the archive is kept here; send it later: tenantry offsite send {slug}"
             raise OffsiteFailed(
                 f"{files[0].name} is published, but not offsite: {error.message}",

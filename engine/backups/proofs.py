@@ -1,4 +1,4 @@
-"""When a tenant's backup was last proven to restore, as the operator's machine remembers it."""
+"""Which backup of a tenant was last proven to restore, and when, as the operator's machine remembers it."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from engine.backups.store import moment_of
+from engine.clock import iso
 from engine.errors import RecordFailed
 from engine.records import RunResult, replace_file
 from engine.records.atomic import append_line
@@ -40,12 +42,25 @@ class Proof:
     def is_good(self) -> bool:
         return self.result is RunResult.REHEARSED
 
-    def age_seconds(self, now: datetime.datetime) -> float:
-        return (now - datetime.datetime.fromisoformat(self.at)).total_seconds()
+    @property
+    def rehearsed_at(self) -> datetime.datetime:
+        return datetime.datetime.fromisoformat(self.at)
+
+    @property
+    def archive_at(self) -> datetime.datetime:
+        """When its archive was begun; a rehearsal that failed before it had one raises ValueError."""
+        return moment_of(self.archive)
+
+    @property
+    def reaches(self) -> datetime.datetime:
+        """The moment up to which the tenant is proven to come back, at best: a new proof of an old archive is old."""
+        return min(self.rehearsed_at, self.archive_at)
 
     def document(self, *names: str) -> dict[str, Any]:
-        """These fields, as JSON has them."""
+        """These fields, as JSON has them; ``archive_at`` is one of a good proof."""
         whole = {**asdict(self), "result": self.result.value, "unproven": list(self.unproven)}
+        if self.is_good:
+            whole["archive_at"] = iso(self.archive_at)
         return {name: whole[name] for name in names}
 
     @classmethod
@@ -53,7 +68,10 @@ class Proof:
         """The proof that :func:`dataclasses.asdict` made `document` of; raises ValueError or TypeError."""
         result, unproven = RunResult(document.get("result", "")), tuple(document.get("unproven", ()))
         proof = cls(**{**document, "result": result, "unproven": unproven})
-        proof.age_seconds(datetime.datetime.now(datetime.UTC))
+        if proof.rehearsed_at.tzinfo is None:
+            raise ValueError(f"{proof.at} has no time zone")
+        if proof.is_good:
+            moment_of(proof.archive)
         return proof
 
 
@@ -61,8 +79,8 @@ class Proof:
 class ProofStore:
     """The proofs of each tenant, beside the records of its runs in `directory`.
 
-    The last restore that was proven stays the last one when a later rehearsal fails; every rehearsal has its line
-    in the history.
+    The last restore that was proven stays the last one when a later rehearsal fails, or is one of an older archive;
+    every rehearsal has its line in the history.
     """
 
     directory: Path
@@ -79,7 +97,8 @@ class ProofStore:
                 hint="free space or correct permissions",
             ) from error
         append_line(place / HISTORY, json.dumps(asdict(proof), ensure_ascii=False))
-        if proof.is_good:
+        known = self.last_proven(tenant)
+        if proof.is_good and (known is None or proof.reaches >= known.reaches):
             replace_file(place / LATEST, (json.dumps(asdict(proof), indent=2, ensure_ascii=False) + "\n").encode())
 
     def last_proven(self, tenant: Subject) -> Proof | None:
@@ -102,10 +121,11 @@ def restore_block(settings: Settings, proof: Proof | None, now: datetime.datetim
         return None
     if proof is None:
         return "no restore of it was ever proven"
-    age = proof.age_seconds(now) / SECONDS_A_DAY
+    age = (now - proof.reaches).total_seconds() / SECONDS_A_DAY
     if age <= days:
         return None
-    return f"its last proven restore is {age:.1f} days old, at most {days:g} are allowed"
+    what = f"archive {proof.archive}, rehearsed at {proof.at}"
+    return f"its last proven backup is {age:.1f} days old, at most {days:g} are allowed: {what}"
 
 
 def _text(path: Path) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
@@ -10,6 +10,8 @@ from engine.backups.choice import Chosen, choose
 from engine.backups.proofs import Proof, ProofStore
 from engine.backups.restore import Onto
 from engine.backups.scratch import (
+    marks_of,
+    require_isolated,
     require_no_way_out,
     scratch_subject,
     scratch_tenant,
@@ -18,7 +20,7 @@ from engine.backups.scratch import (
     unproven_channels,
 )
 from engine.clock import Clock, iso, new_run_id
-from engine.errors import Busy, RehearsalFailed, TenantryError
+from engine.errors import Busy, Refused, RehearsalFailed, TenantryError
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
 from engine.provision.installer import Deploys, Finish, Provision
@@ -50,7 +52,8 @@ def rehearse_many(
     deploys = Deploys.load(workspace.fleet.root)
     refused, wanted = _sorted_out(workspace, tenants)
     scratch = scratch_workspace(workspace, wanted.values())
-    _sweep(workspace, wanted)
+    if tenants:
+        _sweep(workspace, wanted, tenants[0])
 
     def rehearse_one(pool: SessionPool, stand_in: Tenant) -> Outcome:
         tenant = wanted[stand_in.slug]
@@ -102,8 +105,19 @@ class Rehearsal:
         self._archive = ""
 
     def run(self, archive: str | None) -> Outcome:
-        """Restore, boot and verify on a scratch server that is destroyed whatever happens; records the proof."""
+        """Restore, boot and verify on a scratch server that is destroyed whatever happens; records the proof.
+
+        Raises :class:`Refused`, and destroys nothing, where a server of that name is there that no rehearsal made.
+        """
         provider = provider_for(self.job.workspace, self.job.tenant, lambda text: self.job.tell(Phase.REBUILD, text))
+        marks = marks_of(self.workspace)
+        if not marks.has(self.job.tenant) and provider.find(self.job.tenant):
+            raise Refused(
+                f"there is a server named {self.job.tenant.slug} that no rehearsal made",
+                where=self.tenant.slug,
+                hint="a rehearsal would destroy it: rename it, or remove it yourself",
+            )
+        marks.put(self.job.tenant, self.tenant)
         try:
             try:
                 # What a killed rehearsal of this tenant left.
@@ -116,8 +130,12 @@ class Rehearsal:
                 self._record(RunResult.FAILED, f"internal error: {type(error).__name__}")
                 raise
         finally:
-            self.job.enter(Phase.DESTROY, "removing the scratch server")
-            provider.destroy(self.job.tenant)
+            try:
+                self.job.enter(Phase.DESTROY, "removing the scratch server")
+            finally:
+                # Nobody who listens is no reason to leave it.
+                provider.destroy(self.job.tenant)
+                marks.remove(self.job.tenant)
 
     def _rehearse(self, archive: str | None) -> Outcome:
         self.job.enter(Phase.ARCHIVE, "reading the archive")
@@ -171,22 +189,22 @@ def _sorted_out(workspace: Workspace, tenants: Sequence[Tenant]) -> tuple[list[O
     refused, wanted = [], {}
     for tenant in tenants:
         try:
-            wanted[scratch_tenant(workspace.fleet, tenant).slug] = tenant
+            stand_in = scratch_tenant(workspace.fleet, tenant)
+            require_isolated(workspace, stand_in)
+            wanted[stand_in.slug] = tenant
         except TenantryError as error:
             refused.append(failed(tenant.slug, placed(error, tenant)))
     return refused, wanted
 
 
-def _sweep(workspace: Workspace, wanted: dict[str, Tenant]) -> None:
-    """Destroy what killed rehearsals of other tenants left; those that are going on hold their lock."""
-    for tenant in workspace.fleet.tenants.values():
-        try:
-            stand_in = scratch_tenant(workspace.fleet, tenant)
-        except TenantryError:
-            continue
-        provider = provider_for(workspace, stand_in, lambda text: None)
-        if stand_in.slug in wanted or provider.find(stand_in) is None:
+def _sweep(workspace: Workspace, others: Collection[str], template: Tenant) -> None:
+    """Destroy what killed rehearsals left, `others` aside; those that are going on hold their lock."""
+    marks = marks_of(workspace)
+    for server, subject in marks.left(template):
+        # A tenant that was registered with that name since has a server that is no scratch server.
+        if server.slug in others or server.slug in workspace.fleet.tenants:
             continue
         run = new_run_id(workspace.clock)
-        with suppress(Busy), workspace.locks.hold(scratch_subject(tenant), job="sweep", run=run):
-            provider.destroy(stand_in)
+        with suppress(Busy), workspace.locks.hold(subject, job="sweep", run=run):
+            provider_for(workspace, server, lambda text: None).destroy(server)
+            marks.remove(server)

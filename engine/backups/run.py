@@ -18,7 +18,7 @@ from engine.backups.restic import ResticProgram
 from engine.backups.retention import expired
 from engine.backups.store import ArchiveStore, StoredArchive, backup_root, manifest_path
 from engine.clock import iso
-from engine.errors import ArchiveRejected, Refused, UnknownState
+from engine.errors import ArchiveRejected, Refused, TenantryError, UnknownState
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
 from engine.hosts.status_reader import read_marker
@@ -29,14 +29,17 @@ from engine.updater.assessment import version_of_record
 from engine.updater.events import Phase
 from engine.updater.fleet import each_tenant
 from engine.updater.job import Job, run_job
-from engine.updater.outcome import Outcome
+from engine.updater.outcome import Outcome, placed, result_of
 from engine.updater.survivors import probe_after_survivors
 from engine.updater.workspace import Workspace
 
 
 @dataclass(frozen=True)
 class BackupOutcome(Outcome):
-    """How a backup ended: the published archive, and the ids of the ones that retention removed."""
+    """How a backup ended: the published archive, and the ids of the ones that retention removed.
+
+    One with an error has an archive too, if that came after it was published.
+    """
 
     stored: StoredArchive | None = None
     removed: tuple[str, ...] = ()
@@ -74,12 +77,15 @@ class Backup:
         self._store = store_of(job.workspace, job.tenant)
 
     def archive(self) -> StoredArchive:
-        """Stream, verify and publish one archive; whatever it raises, the tenant's directory is as it was."""
+        """Stream, verify and publish one archive; whatever it raises, the tenant's directory is as it was.
+
+        Raises :class:`Refused` before the tenant is touched for a clock that is behind the newest archive.
+        """
         self._check_tenant()
-        self._session.claim(self._job.run_id)
         self._store.prepare()
         started = self._job.clock.now()
         archive = self._store.free_id(started)
+        self._session.claim(self._job.run_id)
         self._job.enter(Phase.ARCHIVE, f"streaming archive {archive}")
         reception = Reception(self._store.partial_of(archive), self._slug)
         try:
@@ -93,22 +99,35 @@ class Backup:
             reception.abandon()
 
     def keep(self, stored: StoredArchive) -> Outcome:
-        """What follows a success: the history's line, the offsite copy, and then retention."""
+        """What follows a success: the history's line, the offsite copy, and then retention.
+
+        Where one of them fails the archive is published all the same: the outcome has it and the error.
+        """
+        outcome = BackupOutcome(self._slug, RunResult.BACKED_UP, messages=tuple(self._messages), stored=stored)
+        try:
+            self._store.note(stored, self._job.clock.now())
+            self._send(stored)
+            return replace(outcome, removed=self._prune())
+        except TenantryError as error:
+            told = str(placed(error, self._job.tenant))
+            return replace(outcome, result=result_of(error), exit_code=error.exit_code, error=told)
+
+    def _send(self, stored: StoredArchive) -> None:
         workspace, settings = self._job.workspace, self._settings.backup
-        self._store.note(stored, self._job.clock.now())
         if settings.restic:
             self._job.enter(Phase.OFFSITE, "sending the archive to the offsite repository")
             program = ResticProgram(settings.restic, workspace.secrets, workspace.state_directory)
             copies = Copies(program, self._settings.brand)
             copies.send(self._slug, (stored.path, manifest_path(stored.path)))
-        old = expired(self._store.archives(), settings.kept)
+
+    def _prune(self) -> tuple[str, ...]:
+        kept = self._settings.backup.kept
+        old = expired(self._store.archives(), kept)
         self._store.remove(old)
         removed = tuple(item.archive for item in old)
         if removed:
-            self._job.tell(Phase.PUBLISH, f"removed beyond the newest {settings.kept}: {', '.join(removed)}")
-        return BackupOutcome(
-            self._slug, RunResult.BACKED_UP, messages=tuple(self._messages), stored=stored, removed=removed
-        )
+            self._job.tell(Phase.PUBLISH, f"removed beyond the newest {kept}: {', '.join(removed)}")
+        return removed
 
     def _check_tenant(self) -> None:
         """Raise for a server that was never provisioned, and for one that is between two versions.

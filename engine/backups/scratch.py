@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from engine.errors import Refused
+from engine.errors import RecordFailed, Refused
 from engine.hosts.session import Session
-from engine.provision.servers import LAB
+from engine.provision.servers import LAB, provider_for
+from engine.records import replace_file
 from engine.registry.model import Fleet, Tenant
+from engine.registry.safeguards import Provider
 from engine.registry.settings import Settings
 from engine.secrets import SecretSources
 from engine.subject import Subject
@@ -20,6 +23,7 @@ from engine.updater.events import Event, Reporter
 from engine.updater.notify import Delivery
 from engine.updater.workspace import Workspace
 
+KIND = "scratch"
 PREFIX = "scratch-"
 SLUG_CHARACTERS = 32
 DIGEST_CHARACTERS = 8
@@ -31,7 +35,7 @@ WAYS_OUT = Path(__file__).with_name("ways_out_script.py").read_text()
 
 def scratch_subject(tenant: Tenant) -> Subject:
     """What a rehearsal locks instead of the tenant, and what its runs are recorded under."""
-    return Subject("scratch", tenant.slug)
+    return Subject(KIND, tenant.slug)
 
 
 def scratch_name(slug: str, taken: Collection[str]) -> str:
@@ -56,21 +60,79 @@ def scratch_name(slug: str, taken: Collection[str]) -> str:
 
 def scratch_tenant(fleet: Fleet, tenant: Tenant) -> Tenant:
     """`tenant` as a rehearsal has it: another server, no owner to write to, secrets that are made up."""
-    provider = fleet.settings.rehearsal.provider
-    if provider.name != LAB:
-        raise Refused(
-            f"provider {provider.name} cannot promise that a scratch server has no way out",
-            where="inventory/fleet.yaml: rehearsal.provider",
-            hint=f"rehearse with provider {LAB}",
-        )
     return replace(
         tenant,
         slug=scratch_name(tenant.slug, fleet.tenants),
         address=None,
-        provider=provider,
+        provider=fleet.settings.rehearsal.provider,
         text_updates=False,
         secrets={name: f"{SECRET_SCHEME}:{name}" for name in tenant.secrets},
     )
+
+
+def require_isolated(workspace: Workspace, scratch: Tenant) -> None:
+    """Raise :class:`Refused` unless the provider of the scratch server `scratch` promises that it has no way out."""
+    if not provider_for(workspace, scratch, lambda text: None).isolated:
+        raise Refused(
+            f"provider {scratch.provider.name} cannot promise that a scratch server has no way out",
+            where="inventory/fleet.yaml: rehearsal.provider",
+            hint=f"rehearse with provider {LAB}",
+        )
+
+
+@dataclass(frozen=True)
+class ScratchMarks:
+    """Which scratch servers there may be: each is marked in `directory` before it is made, until it is gone.
+
+    What was left behind is known by its mark alone. Its tenant may be removed from the registry meanwhile, and what
+    only has such a name was made by somebody else.
+    """
+
+    directory: Path
+
+    def put(self, server: Tenant, tenant: Tenant) -> None:
+        """Mark the scratch `server` of `tenant`; raises :class:`RecordFailed`."""
+        mark = {"tenant": tenant.slug, "provider": server.provider.name, "options": server.provider.options}
+        try:
+            self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise RecordFailed(
+                f"a scratch server cannot be marked: {error.strerror}",
+                where=str(self.directory),
+                hint="free space or correct permissions",
+            ) from error
+        replace_file(self._file(server.slug), (json.dumps(mark) + "\n").encode())
+
+    def has(self, server: Tenant) -> bool:
+        return self._file(server.slug).exists()
+
+    def remove(self, server: Tenant) -> None:
+        """The server is gone, and so is its mark."""
+        self._file(server.slug).unlink(missing_ok=True)
+
+    def left(self, template: Tenant) -> Iterator[tuple[Tenant, Subject]]:
+        """Every marked server as a tenant, `template` in all that no provider needs to destroy it; and its lock."""
+        for file in sorted(self.directory.glob("[a-z]*.json")):
+            mark = _mark(file)
+            if mark is not None:
+                provider = Provider(mark["provider"], mark["options"])
+                yield replace(template, slug=file.stem, provider=provider), Subject(KIND, mark["tenant"])
+
+    def _file(self, slug: str) -> Path:
+        return self.directory / f"{slug}.json"
+
+
+def _mark(file: Path) -> Mapping[str, Any] | None:
+    """What a mark says; None for one that another rehearsal has removed meanwhile."""
+    try:
+        return dict(json.loads(file.read_text(encoding="utf-8")))
+    except FileNotFoundError:
+        return None
+
+
+def marks_of(workspace: Workspace) -> ScratchMarks:
+    """The marks of this fleet and state directory."""
+    return ScratchMarks(workspace.state_directory / "scratch")
 
 
 def scratch_settings(settings: Settings) -> Settings:
@@ -110,7 +172,7 @@ def scratch_workspace(workspace: Workspace, tenants: Iterable[Tenant]) -> Worksp
 
 
 def require_no_way_out(session: Session) -> None:
-    """Raise :class:`Refused` if the scratch server has a route to anywhere but its own network."""
+    """Raise :class:`Refused` if the scratch server has a route, in any table, to anywhere but its own network."""
     routes = session.run_script(WAYS_OUT, {}, label="look for ways out")["routes"]
     if routes:
         raise Refused(

@@ -13,13 +13,16 @@ from pathlib import Path
 
 from engine.backups.manifest import Manifest, load_manifest, save_manifest
 from engine.clock import iso
-from engine.errors import ArchiveRejected, InvalidInput, RecordFailed
+from engine.errors import ArchiveRejected, InvalidInput, RecordFailed, Refused
 from engine.records.atomic import append_line, sync_directory
 from engine.registry.settings import Settings
 from engine.subject import Subject
 
 ID_FORMAT = "%Y%m%dT%H%M%SZ"
 HISTORY = "history.jsonl"
+CLOCK_JITTER = datetime.timedelta(minutes=1)
+"""How far a clock may be behind the newest archive: two backups within a second, or a clock corrected in between."""
+
 _SUFFIX = ".tar.zst"
 _ID = r"[0-9]{8}T[0-9]{6}Z"
 
@@ -41,7 +44,7 @@ class StoredArchive:
     @property
     def taken_at(self) -> datetime.datetime:
         """The time in its name; file times mean nothing."""
-        return _moment(self.archive)
+        return moment_of(self.archive)
 
 
 class ArchiveStore:
@@ -88,8 +91,16 @@ class ArchiveStore:
             raise self._failed("cannot be made ready", error) from error
 
     def free_id(self, moment: datetime.datetime) -> str:
-        """The id for an archive begun at `moment`; one that exists is never used again."""
-        moment = moment.astimezone(datetime.UTC)
+        """The id for an archive begun at `moment`: later than every verified archive's, and never used before.
+
+        Raises :class:`Refused` for a clock that is behind the newest one by more than :data:`CLOCK_JITTER`: what
+        it names would be the oldest archive, the first to expire, and never the one that is restored.
+        """
+        moment, newest = moment.astimezone(datetime.UTC), self.newest()
+        if newest is not None and moment <= newest.taken_at:
+            if newest.taken_at - moment > CLOCK_JITTER:
+                raise self._clock_is_behind(moment, newest)
+            moment = newest.taken_at + datetime.timedelta(seconds=1)
         while os.path.lexists(self.path_of(moment.strftime(ID_FORMAT))):
             moment += datetime.timedelta(seconds=1)
         return moment.strftime(ID_FORMAT)
@@ -104,19 +115,19 @@ class ArchiveStore:
     def publish(self, manifest: Manifest) -> StoredArchive:
         """Give a received partial file, which is on the disk, its name and its manifest.
 
-        Raises :class:`RecordFailed`; then neither is there.
+        Raises :class:`RecordFailed`; then neither is there: what had its name already is taken back.
         """
         partial, path = self.partial_of(manifest.archive), self.path_of(manifest.archive)
-        beside = manifest_path(path)
         try:
-            save_manifest(beside, manifest)
-            try:
-                os.rename(partial, path)
-            except OSError:
-                beside.unlink()
-                raise
+            save_manifest(manifest_path(path), manifest)
+            os.rename(partial, path)
             sync_directory(self.directory)
-        except OSError as error:
+        except (OSError, RecordFailed) as error:
+            for left in (path, manifest_path(path)):
+                with suppress(OSError):
+                    left.unlink()
+            if isinstance(error, RecordFailed):
+                raise
             raise self._failed("cannot publish the archive", error) from error
         return self._stored(manifest.archive, path)
 
@@ -149,7 +160,7 @@ class ArchiveStore:
     def _id_of(self, name: str) -> str | None:
         match = self._name.fullmatch(name)
         try:
-            return _moment(match[1]).strftime(ID_FORMAT) if match else None
+            return moment_of(match[1]).strftime(ID_FORMAT) if match else None
         except ValueError:
             return None
 
@@ -171,10 +182,23 @@ class ArchiveStore:
             problem = f"it has {size} bytes, its manifest says {manifest.size_bytes}"
         return StoredArchive(archive, path, size, manifest, problem)
 
+    def _clock_is_behind(self, moment: datetime.datetime, newest: StoredArchive) -> Refused:
+        return Refused(
+            f"this machine's clock says {iso(moment)}, but archive {newest.archive} is of {iso(newest.taken_at)}",
+            where=self.subject.id,
+            hint="set the clock; if it is right, that archive was named by a wrong one: move it and every other one "
+            f"of the future, each with its .json, out of {self.directory}",
+        )
+
     def _failed(self, problem: str, error: OSError) -> RecordFailed:
         return RecordFailed(
             f"{problem}: {error.strerror}", where=str(self.directory), hint="free space or correct permissions"
         )
+
+
+def moment_of(archive: str) -> datetime.datetime:
+    """When the archive with this id was begun; raises ValueError for what is no id."""
+    return datetime.datetime.strptime(archive, ID_FORMAT).replace(tzinfo=datetime.UTC)
 
 
 def manifest_path(archive: Path) -> Path:
@@ -185,10 +209,6 @@ def manifest_path(archive: Path) -> Path:
 def backup_root(settings: Settings, state_directory: Path) -> Path:
     """The directory of all archives; a relative one starts at the state directory."""
     return state_directory / Path(settings.backup.directory).expanduser()
-
-
-def _moment(archive: str) -> datetime.datetime:
-    return datetime.datetime.strptime(archive, ID_FORMAT).replace(tzinfo=datetime.UTC)
 
 
 def _make_private(directory: Path) -> None:

@@ -7,7 +7,9 @@ monkey.patch_all()
 
 import io  # noqa: E402
 import os  # noqa: E402
+import signal  # noqa: E402
 import sys  # noqa: E402
+from types import FrameType  # noqa: E402
 
 from gevent.hub import Hub, get_hub  # noqa: E402
 
@@ -24,4 +26,12 @@ def main() -> None:
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that cannot show a character is no reason to fail.
             stream.reconfigure(errors="backslashreplace")
+    signal.signal(signal.SIGTERM, _end)
     sys.exit(run(sys.argv[1:]))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    """End as Ctrl-C does, with all that is cleaned up on the way; what asks twice does not cut that short."""
+    # A handler instead of SIG_IGN, which processes that are started from now on would inherit.
+    signal.signal(number, lambda *_: None)
+    raise KeyboardInterrupt

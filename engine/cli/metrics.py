@@ -30,8 +30,8 @@ from engine.releases.manifest import MANIFEST_FILE, load_manifest
 def metrics(invocation: Invocation, output: Path | None) -> ExitCode:
     """Print what the records say in Prometheus's text format.
 
-    Of each tenant: version, last run, last proven restore, last drift check and lock. No tenant is asked. A time
-    that never was is left out.
+    Of each tenant: version, last run, last proven restore and its archive, last drift check and lock. No tenant is
+    asked. A time that never was is left out.
     """
     head = str(load_manifest(invocation.root / MANIFEST_FILE).head)
     tenants = invocation.fleet().tenants.values()
@@ -68,6 +68,7 @@ class _Records(Collector):
         run = _gauge("last_run_info", "How the last run ended.", "job", "result")
         run_at = _gauge("last_run_timestamp_seconds", "When the last run began.")
         proven = _gauge("last_proven_restore_timestamp_seconds", "When a restore was last proven to work.")
+        archive = _gauge("last_proven_archive_timestamp_seconds", "When the archive that was restored then was made.")
         drifted = _gauge("drift_keys", "How many keys the last drift check found other than expected.")
         drift_at = _gauge("drift_check_timestamp_seconds", "When drift was last looked for.")
         locked = _gauge("locked", "Whether a job holds the tenant's lock.")
@@ -81,10 +82,11 @@ class _Records(Collector):
                 run_at.add_metric(slug, _seconds(record.last_run["started_at"]))
             if record.proven:
                 proven.add_metric(slug, _seconds(record.proven.at))
+                archive.add_metric(slug, record.proven.archive_at.timestamp())
             if checked := self._drift.get(record.slug):
                 drifted.add_metric(slug, checked[1])
                 drift_at.add_metric(slug, _seconds(checked[0]))
-        yield from (version, at_head, run, run_at, proven, drifted, drift_at, locked)
+        yield from (version, at_head, run, run_at, proven, archive, drifted, drift_at, locked)
 
 
 def _gauge(name: str, meaning: str, *labels: str) -> GaugeMetricFamily:

@@ -22,7 +22,7 @@ from engine.registry.model import Tenant
 from engine.releases.manifest import MANIFEST_FILE, load_manifest
 
 INTERRUPTED = "interrupted"
-PROVEN_FIELDS = ("run", "archive", "at", "duration_seconds", "result", "unproven")
+PROVEN_FIELDS = ("run", "archive", "archive_at", "at", "duration_seconds", "result", "unproven")
 REHEARSED_FIELDS = ("run", "archive", "at", "result", "error")
 # A tenant that was put back is at what its run calls the version that it led to.
 ARRIVED = (RunResult.UPDATED, RunResult.UNCHANGED, RunResult.RESTORED, RunResult.ROLLED_BACK)
@@ -55,7 +55,7 @@ def status(invocation: Invocation, choice: Choice, live: bool, parallel: int | N
     Without --live nothing is connected to: version is the one that the last run of this machine brought
     the tenant to, or put it back to, which the tenant may have left since. Only --live tells the version of record. A
     run that ended without closing its record is shown as interrupted. The proven restore is the last
-    one that a rehearsal booted.
+    one that a rehearsal booted: how long ago, and how old the archive is that it booted.
     """
     fleet = invocation.fleet()
     head = str(load_manifest(invocation.root / MANIFEST_FILE).head)
@@ -173,10 +173,14 @@ def _row(record: Recorded, head: str, now: datetime.datetime) -> list[str]:
 
 
 def proof_words(proven: Proof | None, rehearsed: Proof | None, now: datetime.datetime) -> str:
-    """How old the last proven restore is, and whether a later rehearsal failed."""
-    words = f"{age(proven.age_seconds(now))} ago" if proven else "never"
+    """How long ago a restore was last proven, how old its archive is, and whether a later rehearsal failed."""
+
+    def since(moment: datetime.datetime) -> str:
+        return age((now - moment).total_seconds())
+
+    words = f"{since(proven.rehearsed_at)} ago, archive {since(proven.archive_at)} old" if proven else "never"
     if rehearsed and not rehearsed.is_good:
-        words += f", failed {age(rehearsed.age_seconds(now))} ago"
+        words += f", failed {since(rehearsed.rehearsed_at)} ago"
     return words
 
 

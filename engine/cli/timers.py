@@ -20,7 +20,7 @@ from engine.registry.settings import Settings
 from engine.timers import job_named
 from engine.timers.reports import Contact, Report, read_report
 from engine.timers.systemd import UNIT_DIRECTORY, Systemd, check_calendars, machine_systemd, run_here
-from engine.timers.units import Caller, JobUnits, units_of
+from engine.timers.units import NEVER, Caller, JobUnits, units_of
 from engine.timers.watch import Watch, Watched, report_file
 
 UnitReport = tuple[JobUnits, Report | None, bool]
@@ -65,9 +65,14 @@ def show(invocation: Invocation, as_json: bool) -> ExitCode:
 @json_option
 @click.pass_obj
 def install(invocation: Invocation, as_json: bool) -> ExitCode:
-    """Install and start the timer of every job, as root. May be given again after settings changed."""
+    """Install and start the timer of every job, as root. May be given again after settings changed.
+
+    A job whose calendar event is `never` gets none.
+    """
     caller, units = _wanted(invocation)
     _require_root(caller, "install")
+    if any(unit.job.name == "rehearse" for unit in units):
+        _require_rehearsals(invocation, caller)
     removed = machine_systemd().install(units, caller.prefix)
     names = [name for unit in units for name in unit.names]
     return _changed(names, removed, as_json)
@@ -195,6 +200,23 @@ def _require_root(caller: Caller, what: str) -> None:
         raise Refused(
             "only root may change this machine's units",
             hint=f"sudo {shlex.join(caller.arguments('timers', what))}",
+        )
+
+
+def _require_rehearsals(invocation: Invocation, caller: Caller) -> None:
+    """Raise :class:`Refused` where every rehearsal of the timer would fail: jobs run as the state directory's owner.
+
+    Not as root instead: what root writes there, such as proofs, that owner could not read any more.
+    """
+    from engine.provision.servers import LAB
+
+    state = str(invocation.state_directory)
+    if caller.user and invocation.fleet().settings.rehearsal.provider.name == LAB:
+        raise Refused(
+            f"rehearsals in the lab need root, but its timer would run them as {caller.user}",
+            where=state,
+            hint=f"give the state to root: chown --recursive root {shlex.quote(state)}; "
+            f"or have no timer for them: timers.rehearse: {NEVER} in {SETTINGS_FILE}",
         )
 
 

@@ -107,7 +107,7 @@ class Rehearsal:
 
 @dataclass(frozen=True)
 class Timers:
-    """When the operator's machine works by itself, as systemd calendar events, and whom it tells of failures.
+    """When the operator's machine works by itself, as systemd calendar events or ``never``; whom it tells of failures.
 
     Each start is delayed at random by up to `randomized_delay_seconds`. `notify` is a secret reference to an
     Apprise URL; a message has at most `limit_characters`, counted in UTF-16.

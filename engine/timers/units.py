@@ -14,7 +14,10 @@ from engine.render.filters import unit
 from engine.timers.jobs import JOBS, Job
 
 STOP_SECONDS = 120.0
-"""How long the sweep waits for the job that runs when it is told to end."""
+"""How long a job that runs is waited for when the sweep, or the job's own timer, is told to end."""
+
+NEVER = "never"
+"""The calendar event of a job that has no timer."""
 
 _PLAIN = re.compile(r"[A-Za-z0-9_@+=:,./-]+", re.ASCII)
 
@@ -61,8 +64,8 @@ class JobUnits:
 
 
 def units_of(settings: Settings, caller: Caller) -> tuple[JobUnits, ...]:
-    """The units of every job, in the order of the table."""
-    return tuple(_units(settings, caller, job) for job in JOBS)
+    """The units of every job that is ever to run, in the order of the table."""
+    return tuple(_units(settings, caller, job) for job in JOBS if job.calendar(settings.timers) != NEVER)
 
 
 def sweep_unit(settings: Settings, caller: Caller) -> tuple[str, str]:
@@ -105,7 +108,7 @@ def _units(settings: Settings, caller: Caller, job: Job) -> JobUnits:
 def _service(title: str, caller: Caller, job: Job) -> str:
     user = f"User={_text(caller.user)}\n" if caller.user else ""
     # The colon: no variable of the environment is put in. OOMPolicy: of a job that ran out of memory, the watcher
-    # must be left to tell.
+    # must be left to tell. KillMode: the watcher hands the end on, and ssh outlives it while the job cleans up.
     return f"""\
 [Unit]
 Description={title}
@@ -116,15 +119,20 @@ After=network-online.target
 Type=oneshot
 {user}ExecStart={_command_line(caller.arguments("timers", "run", job.name))}
 OOMPolicy=continue
+KillMode=mixed
+TimeoutStopSec={int(STOP_SECONDS) + 30}s
 """
 
 
 def _timer(title: str, calendar: str, delay_seconds: float) -> str:
     whole = float(delay_seconds).is_integer()
     delay = f"{int(delay_seconds)}s" if whole else f"{round(delay_seconds * 1000)}ms"
+    # A missed night is made up for at boot, when the clock may still be wrong. The target is not wanted here: that
+    # is for what waits for the time, such as systemd-time-wait-sync, and an administrator's decision.
     return f"""\
 [Unit]
 Description={title}
+After=time-sync.target
 
 [Timer]
 OnCalendar={_text(calendar)}

@@ -163,25 +163,40 @@ def _told(report: Report, delivery: Delivery | None) -> Report:
 
 
 def _run(argv: Sequence[str], hear: Callable[[str], None], output: int | None) -> int:
-    """Run a command, hand every line of its error output to `hear`, and return its status."""
-    with subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
-        rest = b""
-        while True:
-            # Something that the command left running may hold the pipe open: the command's end is enough.
-            ready, _, _ = select.select([process.stderr], [], [], 1)
-            if not ready and process.poll() is not None:
-                break
-            piece = os.read(process.stderr.fileno(), 65536) if ready else None
-            if piece == b"":
-                break
-            *lines, rest = (rest + (piece or b"")).split(b"\n")
-            for line in lines:
-                hear(_shown(line))
-            rest = rest[:LINE_BYTES]
-        if rest:
-            hear(_shown(rest))
-        return process.wait()
+    """Run a command, hand every line of its error output to `hear`, and return its status.
+
+    The command has a session of its own, so that nobody but this process ends it; an interruption is handed on, and
+    waits for what the command then cleans up.
+    """
+    with subprocess.Popen(
+        argv, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.PIPE, start_new_session=True
+    ) as process:
+        try:
+            return _heard(process, hear)
+        except KeyboardInterrupt:
+            process.terminate()
+            _heard(process, hear)
+            raise
+
+
+def _heard(process: subprocess.Popen[bytes], hear: Callable[[str], None]) -> int:
+    assert process.stderr is not None
+    rest = b""
+    while True:
+        # Something that the command left running may hold the pipe open: the command's end is enough.
+        ready, _, _ = select.select([process.stderr], [], [], 1)
+        if not ready and process.poll() is not None:
+            break
+        piece = os.read(process.stderr.fileno(), 65536) if ready else None
+        if piece == b"":
+            break
+        *lines, rest = (rest + (piece or b"")).split(b"\n")
+        for line in lines:
+            hear(_shown(line))
+        rest = rest[:LINE_BYTES]
+    if rest:
+        hear(_shown(rest))
+    return process.wait()
 
 
 def _shown(line: bytes) -> str:

@@ -38,6 +38,7 @@ def test_metrics_say_what_the_records_say(tenantry: Tenantry):
     assert found["tenantry_tenant_locked", "maple"][1] == 1
     assert found["tenantry_tenant_last_run_info", "maple"][0]["result"] == "updated"
     assert found["tenantry_tenant_last_proven_restore_timestamp_seconds", "maple"][1] == 1795317000
+    assert found["tenantry_tenant_last_proven_archive_timestamp_seconds", "maple"][1] == 1795317000 - 600
     assert found["tenantry_tenant_drift_keys", "maple"][1] == 2
     assert ("tenantry_tenant_drift_keys", "harbor") not in found
     assert ("tenantry_tenant_last_proven_restore_timestamp_seconds", "harbor") not in found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,10 +16,11 @@ from engine.clock import SystemClock
 from engine.locks.directory import LockDirectory
 from engine.subject import Subject
 from tests.cli.conftest import Tenantry
+from tests.conftest import needs
 from tests.local.test_archive_store import MANIFEST
 from tests.unit.backups.archives import compress, tar
 
-needs_restic = pytest.mark.skipif(not shutil.which("restic"), reason="restic is not installed")
+needs_restic = needs("restic")
 
 
 @pytest.fixture

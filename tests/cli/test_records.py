@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import subprocess
 import sys
 from dataclasses import replace
 
 from engine.backups.proofs import Proof, ProofStore
-from engine.clock import SystemClock
+from engine.backups.store import ID_FORMAT
+from engine.clock import SystemClock, iso
 from engine.locks import LockDirectory
 from engine.records import RunResult, RunStore
 from engine.subject import Subject
@@ -147,6 +149,7 @@ def test_status_shows_how_old_the_last_proven_restore_is(tenantry: Tenantry):
     assert maple(tenantry)["last_proven_restore"] == {
         "run": "r1",
         "archive": "20261101T000000Z",
+        "archive_at": "2026-11-01T00:00:00Z",
         "at": "2026-11-01T00:10:00Z",
         "duration_seconds": 61.5,
         "result": "rehearsed",
@@ -157,3 +160,16 @@ def test_status_shows_how_old_the_last_proven_restore_is(tenantry: Tenantry):
     assert found["last_proven_restore"]["run"] == "r1"
     assert (found["last_rehearsal"]["run"], found["last_rehearsal"]["error"]) == ("r2", "maple: no")
     assert "failed" in tenantry("status", "maple").out
+
+
+def test_the_proof_of_an_older_archive_does_not_take_the_place_of_a_newer_ones(tenantry: Tenantry):
+    proofs = ProofStore(tenantry.state_directory / "records")
+    now = SystemClock().now().replace(microsecond=0)
+    days = [now - datetime.timedelta(days=count) for count in range(40)]
+    good = Proof("r1", days[2].strftime(ID_FORMAT), iso(days[1]), 61.5, RunResult.REHEARSED)
+    proofs.record(MAPLE, good)
+    proofs.record(MAPLE, replace(good, run="r2", archive=days[30].strftime(ID_FORMAT), at=iso(now)))
+    assert maple(tenantry)["last_proven_restore"]["run"] == "r1"
+    assert "1 d ago, archive 2 d old" in tenantry("status", "maple").out
+    proofs.record(MAPLE, replace(good, run="r3", at=iso(now)))
+    assert maple(tenantry)["last_proven_restore"]["run"] == "r3"

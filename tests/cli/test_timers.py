@@ -50,6 +50,24 @@ def test_only_root_changes_units(tenantry: Tenantry, monkeypatch: pytest.MonkeyP
     assert f"-C {tenantry.root} " in result.err
 
 
+def test_a_rehearsal_that_could_not_reach_the_lab_is_refused_with_what_to_do(
+    tenantry: Tenantry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    given: list[str] = []
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr("engine.cli.timers._owner", lambda invocation: "ops")
+    here = Systemd(tmp_path, lambda argv: given.append(argv[1]) or "")
+    monkeypatch.setattr("engine.cli.timers.machine_systemd", lambda: here)
+    result = tenantry("timers", "install")
+    assert (result.code, given) == (1, [])
+    assert "need root, but its timer would run them as ops" in result.err
+    assert f"chown --recursive root {tenantry.state_directory}" in result.err
+    settings = tenantry.root / "inventory/fleet.yaml"
+    settings.write_text(settings.read_text() + "timers: {rehearse: never}\n")
+    names = tenantry.document("timers-change", "timers", "install")["installed"]
+    assert len(names) == 2 * (len(JOBS) - 1) and not [name for name in names if "rehearse" in name]
+
+
 def test_remove_without_timers_says_so(tenantry: Tenantry, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     monkeypatch.setattr("engine.cli.timers.machine_systemd", lambda: Systemd(tmp_path, run_here))
     assert tenantry.document("timers-change", "timers", "remove") == {"installed": [], "removed": []}

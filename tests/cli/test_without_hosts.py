@@ -83,9 +83,10 @@ def test_a_plan_digest_of_several_tenants_cannot_be_held_to_without_their_answer
     assert not (fleet / "var" / "records").exists()
 
 
-def test_an_interrupt_ends_it_with_130_and_no_traceback(fleet: Path):
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_an_interrupt_ends_it_with_130_and_no_traceback(fleet: Path, name: str):
     (fleet / "deploys/steps/polite.py").write_text(
-        "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nwhile True: pass\n"
+        f"import os, signal\nos.kill(os.getpid(), signal.{name})\nwhile True: pass\n"
     )
     child = subprocess.Popen(
         [*PROGRAM, "-C", str(fleet), "plan"],
@@ -96,6 +97,17 @@ def test_an_interrupt_ends_it_with_130_and_no_traceback(fleet: Path):
     _, errors = child.communicate(timeout=60)
     assert child.returncode == 130
     assert errors == "interrupted; the same command may be given again\n"
+
+
+def test_what_is_cleaned_up_is_not_cut_short_by_a_second_sigterm(fleet: Path):
+    (fleet / "deploys/steps/polite.py").write_text(
+        "import os, signal, sys\n"
+        "try:\n    os.kill(os.getpid(), signal.SIGTERM)\n    while True: pass\n"
+        "finally:\n    os.kill(os.getpid(), signal.SIGTERM)\n    print('cleaned up', file=sys.stderr)\n"
+    )
+    done = tenantry(fleet, "plan")
+    assert done.returncode == 130
+    assert done.stderr == "cleaned up\ninterrupted; the same command may be given again\n"
 
 
 def test_a_fleet_without_lab_tenants_needs_no_lab(fleet: Path):

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import subprocess
-
-import pytest
 
 from engine.backups.run import backup_many, store_of
 from engine.errors import ExitCode
+from tests.conftest import needs
 from tests.lab.light_fleet import LightFleet
 
-pytestmark = pytest.mark.skipif(not shutil.which("restic"), reason="restic is not installed")
+pytestmark = needs("restic")
 
 
 def test_each_published_archive_goes_offsite_and_stays_where_that_fails(maple: LightFleet):

@@ -6,6 +6,7 @@ import http.server
 import json
 import shutil
 import signal
+import socket
 import threading
 from collections.abc import Iterator
 
@@ -94,16 +95,21 @@ def test_a_rehearsal_proves_the_archive_and_leaves_nobody_the_wiser(lived: Light
 
     def look(event: Event) -> None:
         if event.phase is Phase.UNPACK and not answers:
-            others = [lived.lab.find_required(slug).address for slug in ("maple", "cedar")]
-            places = " ".join(f"{address}:22" for address in others)
-            answers.append(lived.run(SCRATCH, f"python3 - {places}", stdin=REACH.encode()))
+            others = [(lived.lab.find_required(slug).address, 22) for slug in ("maple", "cedar")]
+            with socket.create_server((lived.lab.gateway_address, 0)) as here:
+                places = [*others, here.getsockname()]
+                asked = f"python3 - {' '.join(f'{address}:{number}' for address, number in places)}"
+                answers.append(lived.run(SCRATCH, asked, stdin=REACH.encode()))
+            for other in others:
+                # They do answer: it is not the question that is wrong.
+                socket.create_connection(other, 10).close()
             answers.append(lived.run(SCRATCH, "ip route; ip -6 route"))
             answers.append(lived.run(SCRATCH, "cat /etc/light-gateway.env"))
 
     with lived.workspace().locks.hold(subject, job="something else", run="r"):
         outcome = rehearsed(lived, look)
     assert (outcome.error, outcome.result, outcome.to_version) == (None, RunResult.REHEARSED, HEAD)
-    assert answers[0].split("\n")[:2] == ["not reached", "not reached"]
+    assert answers[0].split("\n")[:3] == ["not reached", "not reached", "reached"]
     assert "default" not in answers[1] and "GATEWAY_KEY" in answers[2]
     assert not followed.exists() and messages == []
     assert seen(lived) == before and lived.lab.find(SCRATCH) is None
@@ -119,6 +125,15 @@ def test_a_rehearsal_proves_the_archive_and_leaves_nobody_the_wiser(lived: Light
 def test_failed_rehearsals_are_recorded_and_take_the_scratch_server_with_them(lived: LightFleet):
     subject = lived.workspace().fleet.tenants["maple"].subject
     proven = proofs(lived).last_proven(subject)
+
+    def open_a_way(event: Event) -> None:
+        if event.phase is Phase.PHASE_B:
+            lived.run(SCRATCH, "ip route replace 128.0.0.0/1 dev eth0")
+
+    outcome = rehearsed(lived, open_a_way)
+    assert "the scratch server has a way out: 128.0.0.0/1 (eth0)" in str(outcome.error)
+    assert lived.lab.find(SCRATCH) is None
+
     (path,) = (lived.state / "backups/tenant/maple").glob("*.tar.zst")
     document = json.loads(manifest_path(path).read_text())
     document["databases"]["/srv/light/ledger.db"]["tables"]["entries"] += 1
@@ -148,7 +163,14 @@ def test_what_a_killed_rehearsal_left_is_destroyed_by_the_next_one(lived: LightF
     run.kill()
     assert lived.lab.find(SCRATCH) is not None
     left = lived.lab.find_required(SCRATCH).host_key
-    lived.register(["maple", "cedar"])
+    # By its name alone it could be anybody's.
+    mark = lived.state / f"scratch/{SCRATCH}.json"
+    kept = mark.read_text()
+    mark.unlink()
+    assert "that no rehearsal made" in str(rehearsed(lived).error) and lived.lab.find(SCRATCH) is not None
+    mark.write_text(kept)
+    # Its tenant is removed meanwhile.
+    lived.register(["cedar"])
     workspace = lived.workspace()
     # One of another tenant's, which has no archive: what is left goes before anything else.
     (outcome,) = rehearse_many(workspace, [workspace.fleet.tenants["cedar"]])
@@ -156,9 +178,10 @@ def test_what_a_killed_rehearsal_left_is_destroyed_by_the_next_one(lived: LightF
     assert left and lived.lab.find(SCRATCH) is None
 
 
-def test_an_interrupted_rehearsal_destroys_its_scratch_server(lived: LightFleet):
-    run = WatchedRun(lived.cli("rehearse", "maple"), "maple")
+def test_a_rehearsal_whose_timer_is_ended_destroys_its_scratch_server(lived: LightFleet):
+    lived.register(["maple"])
+    run = WatchedRun(lived.cli("timers", "run", "rehearse"), "maple")
     assert run.reach("phase-b")
-    run.process.send_signal(signal.SIGINT)
+    run.process.send_signal(signal.SIGTERM)
     assert run.end().code == 130
     assert lived.lab.find(SCRATCH) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import errno
 import json
 import os
 from dataclasses import replace
@@ -13,7 +14,7 @@ import pytest
 from engine.backups.manifest import Database, Manifest, load_manifest, save_manifest
 from engine.backups.retention import expired
 from engine.backups.store import ArchiveStore, StoredArchive, manifest_path
-from engine.errors import ArchiveRejected, InvalidInput
+from engine.errors import ArchiveRejected, InvalidInput, RecordFailed, Refused
 from engine.subject import Subject
 from tests.local.crashes import dies_at
 
@@ -137,6 +138,17 @@ def test_a_name_is_never_used_twice(store: ArchiveStore):
     assert (first.archive, second.archive) == ("20261101T013000Z", "20261101T013001Z")
 
 
+def test_a_clock_that_is_behind_the_newest_archive_gets_no_name(store: ArchiveStore):
+    items = [put(store, day) for day in range(3)]
+    unverified = store.path_of("20270101T000000Z")
+    unverified.write_bytes(b"data")
+    with pytest.raises(Refused, match="20261103T013000Z is of 2026-11-03T01:30:00Z") as caught:
+        store.free_id(NIGHT)
+    assert str(store.directory) in caught.value.hint
+    # A clock that was corrected by less than a minute since: the next one is the newest all the same.
+    assert store.free_id(items[2].taken_at - datetime.timedelta(seconds=50)) == "20261103T013001Z"
+
+
 def test_removal_takes_the_manifest_along(store: ArchiveStore):
     items = [put(store, day) for day in range(3)]
     store.remove(items[:2])
@@ -155,6 +167,35 @@ def test_an_unknown_archive_is_answered_with_the_known_ones(store: ArchiveStore)
     put(store, 0)
     with pytest.raises(InvalidInput, match="20261101T013000Z"):
         store.get("20261102T013000Z")
+
+
+def test_a_publication_that_fails_anywhere_leaves_neither_archive_nor_manifest(
+    store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+):
+    before, sync = listing(store), os.fsync
+    archive = store.free_id(NIGHT)
+    store.partial_of(archive).write_bytes(b"data")
+    failing = 0
+    while True:
+        failing += 1
+        left = [failing]
+
+        def fails(descriptor: int, left: list[int] = left) -> None:
+            left[0] -= 1
+            if left[0] == 0:
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            sync(descriptor)
+
+        store.partial_of(archive).write_bytes(b"data")
+        monkeypatch.setattr(os, "fsync", fails)
+        try:
+            store.publish(replace(MANIFEST, archive=archive))
+        except RecordFailed:
+            store.partial_of(archive).unlink(missing_ok=True)
+            assert listing(store) == before
+            continue
+        break
+    assert failing == 4, "the manifest's fsync, its directory's, and the archive's directory's"
 
 
 def test_a_publication_that_dies_anywhere_leaves_nothing_half(store: ArchiveStore):

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import json
 import os
 import random
+import re
+import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import gevent
 import pytest
 
 from engine.backups.manifest import Manifest
 from engine.backups.run import Backup, BackupOutcome, store_of
 from engine.backups.store import ArchiveStore, manifest_path
+from engine.cli.backup import document
 from engine.errors import CommandLost, CommandTimedOut, ExitCode
 from engine.hosts.channel import Output
 from engine.hosts.status import Armed, Marker, MarkerState, Status
 from engine.records import RunResult
 from engine.registry.safeguards import Backup as BackupSettings
+from engine.registry.safeguards import Restic
 from engine.updater.job import Job, run_job
 from engine.updater.outcome import Outcome
 from engine.updater.workspace import Workspace, open_workspace
+from tests.cli.conftest import valid
 from tests.fleets import write_whole_fleet
+from tests.local.crashes import dies_at
 from tests.local.test_archive_store import MANIFEST
 from tests.unit.backups.archives import compress, tar
+from tests.unit.updater.clocks import FakeClock
 from tests.unit.updater.statuses import status
 
 FILES = {"srv/noise": random.Random(4).randbytes(40_000), "srv/more": random.Random(5).randbytes(200_000)}
@@ -68,9 +78,12 @@ def send(sink: Any, content: bytes) -> None:
         sink.write(content[start : start + 10_000])
 
 
+NOW = datetime.datetime(2026, 11, 29, 1, 30, tzinfo=datetime.UTC)
+
+
 @pytest.fixture
 def workspace(tmp_path: Path) -> Workspace:
-    return open_workspace(write_whole_fleet(tmp_path / "fleet"))
+    return replace(open_workspace(write_whole_fleet(tmp_path / "fleet")), clock=FakeClock(NOW.timestamp()))
 
 
 @pytest.fixture
@@ -114,6 +127,7 @@ def test_a_whole_archive_is_published_noted_and_the_oldest_goes(workspace: Works
     outcome = back_up(workspace, good)
     assert isinstance(outcome, BackupOutcome) and outcome.result is RunResult.BACKED_UP, outcome.error
     assert outcome.removed == ("20261101T013000Z",) and outcome.stored
+    assert outcome.stored.archive == "20261129T013000Z"
     manifest = outcome.stored.manifest
     assert manifest and manifest.version == "2026.10.22" and manifest.applied == {"2026.10.22": "sha256:aa"}
     assert manifest.run == outcome.run and manifest.members == 4
@@ -121,7 +135,7 @@ def test_a_whole_archive_is_published_noted_and_the_oldest_goes(workspace: Works
     assert outcome.stored.path.stat().st_mode & 0o777 == 0o600
     (line,) = [json.loads(line) for line in (store.directory / "history.jsonl").read_text().splitlines()]
     assert line == {
-        "time": manifest.finished_at if line["time"] == manifest.finished_at else line["time"],
+        "time": "2026-11-29T01:30:00Z",
         "file": outcome.stored.path.name,
         "size_bytes": outcome.stored.size_bytes,
         "digest": manifest.digest,
@@ -129,6 +143,62 @@ def test_a_whole_archive_is_published_noted_and_the_oldest_goes(workspace: Works
     assert set(listing(store)) - set(before) == {
         outcome.stored.path.name, manifest_path(outcome.stored.path).name, "history.jsonl"
     }  # fmt: skip
+
+
+def test_everything_is_on_the_disk_before_it_has_its_name_and_before_an_old_one_goes(
+    workspace: Workspace, store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
+):
+    calls = recorded(monkeypatch, store.directory)
+    outcome = back_up(workspace, good)
+    assert isinstance(outcome, BackupOutcome) and outcome.stored
+    new, old = "maple-20261129T013000Z.tar.zst", "maple-20261101T013000Z.tar.zst"
+    assert calls == [
+        ("write", f".{new}.partial"),
+        ("fsync", f".{new}.partial"),
+        ("write", f".{new}.json.partial"),
+        ("fsync", f".{new}.json.partial"),
+        ("rename", f"{new}.json"),
+        ("fsync", "."),
+        ("rename", new),
+        ("fsync", "."),
+        ("write", "history.jsonl"),
+        ("fsync", "history.jsonl"),
+        ("unlink", old),
+        ("unlink", f"{old}.json"),
+        ("fsync", "."),
+    ]
+
+
+def recorded(monkeypatch: pytest.MonkeyPatch, directory: Path) -> list[tuple[str, str]]:
+    """What is done in `directory` from now on, in order; writes to one file in a row are one, chance is left out."""
+    calls: list[tuple[str, str]] = []
+
+    def note(call: str, place: str | os.PathLike[str]) -> None:
+        path = Path(place)
+        if path == directory or path.parent == directory:
+            done = (call, re.sub(r"\.[0-9a-f]{8}(?=\.partial)", "", os.path.relpath(path, directory)))
+            if calls[-1:] != [done] or call != "write":
+                calls.append(done)
+
+    def watched(name: str, place: Callable[..., Any]) -> None:
+        call = getattr(os, name)
+
+        def instead(*arguments: Any, **more: Any) -> Any:
+            where = place(*arguments)
+            result = call(*arguments, **more)
+            note(name, where)
+            return result
+
+        monkeypatch.setattr(os, name, instead)
+
+    def opened(descriptor: int, *_: Any) -> str:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+
+    watched("write", opened)
+    watched("fsync", opened)
+    watched("rename", lambda source, target: target)
+    watched("unlink", lambda path: path)
+    return calls
 
 
 def test_status_1_of_tar_is_good(workspace: Workspace, store: ArchiveStore):
@@ -234,6 +304,40 @@ def test_anything_else_is_refused_and_the_directory_is_as_it_was(
     assert listing(store) == before
 
 
+def test_an_archive_that_does_not_get_offsite_is_told_with_the_error(workspace: Workspace, store: ArchiveStore):
+    outcome = back_up(workspace, good, restic=Restic("copies", "file:absent"))
+    assert isinstance(outcome, BackupOutcome) and outcome.stored and outcome.stored.is_verified
+    assert (outcome.result, outcome.exit_code, outcome.removed) == (RunResult.FAILED, ExitCode.FAILED, ())
+    assert outcome.error and "is published, but not offsite: secret file:absent" in outcome.error
+    (entry,) = valid("backup", document([outcome]))["tenants"]
+    assert (entry["archive"]["archive"], entry["error"]) == (outcome.stored.archive, outcome.error)
+    assert len(store.archives()) == 15
+
+
+def test_a_clock_behind_the_newest_archive_is_refused_before_anything_is_touched(
+    workspace: Workspace, store: ArchiveStore
+):
+    before = listing(store)
+    early = FakeClock(datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC).timestamp())
+    asked: list[str] = []
+
+    def reply(nonce: str, sink: Any) -> Output:
+        asked.append(nonce)
+        return good(nonce, sink)
+
+    outcome = back_up(replace(workspace, clock=early), reply)
+    assert outcome.exit_code is ExitCode.FAILED
+    assert outcome.error and "clock says 2026-01-01T00:00:00Z, but archive 20261114T013000Z" in outcome.error
+    assert (listing(store), asked) == (before, [])
+
+
+def test_what_was_just_stored_is_never_what_expires(workspace: Workspace, store: ArchiveStore):
+    corrected = FakeClock(datetime.datetime(2026, 11, 14, 1, 29, 30, tzinfo=datetime.UTC).timestamp())
+    outcome = back_up(replace(workspace, clock=corrected), good)
+    assert isinstance(outcome, BackupOutcome) and outcome.stored and outcome.stored.path.exists()
+    assert (outcome.stored, outcome.removed) == (store.newest(), ("20261101T013000Z",))
+
+
 def test_fifteen_failing_nights_after_fourteen_good_ones_remove_none(workspace: Workspace, store: ArchiveStore):
     before = listing(store)
     for _ in range(15):
@@ -254,6 +358,66 @@ def test_a_marker_that_cannot_be_read_is_no_reason_for_no_backup(workspace: Work
     assert isinstance(outcome, BackupOutcome) and outcome.stored and outcome.stored.manifest
     assert (outcome.stored.manifest.version, outcome.stored.manifest.marker_problem) == (None, "it is empty")
     assert outcome.messages == ("the marker is unreadable: it is empty; the archive has no version",)
+
+
+def test_a_backup_that_is_killed_at_any_change_leaves_whole_archives_alone(
+    workspace: Workspace, store: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    before = tmp_path / "before"
+    shutil.copytree(store.directory, before)
+    old = {item.archive for item in store.archives()}
+    monkeypatch.setenv("PATH", f"{stub_restic(tmp_path, 'exit 0')}:{os.environ['PATH']}")
+    seen = set()
+    for change in itertools.count(1):
+        if not dies_at(change, lambda: forked(workspace, good)):
+            break
+        there = {item.archive for item in store.archives() if item.is_verified}
+        # Nothing goes before the new one is there, and what a reader finds is whole.
+        assert len(old - there) <= len(there - old) and all(item.is_verified for item in store.archives())
+        seen.add((len(there - old), len(old - there)))
+        store.prepare()
+        assert sum(name.endswith(".json") for name in listing(store)) == len(there)
+        assert not [name for name in listing(store) if "partial" in name]
+        shutil.rmtree(store.directory)
+        shutil.copytree(before, store.directory)
+    # Killed before it was published, before retention, and within it.
+    assert seen == {(0, 0), (1, 0), (1, 1)}
+
+
+def test_a_backup_that_is_killed_while_it_goes_offsite_has_published_and_removed_nothing(
+    workspace: Workspace, store: ArchiveStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("PATH", f"{stub_restic(tmp_path, 'kill -9 $PPID')}:{os.environ['PATH']}")
+    child = os.fork()
+    if child == 0:
+        try:
+            forked(workspace, good)
+        finally:
+            os._exit(0)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
+    assert len(store.archives()) == 15 and all(item.is_verified for item in store.archives())
+    corrected = replace(workspace, clock=FakeClock(NOW.timestamp() + 86_400))
+    outcome = back_up(corrected, good)
+    assert isinstance(outcome, BackupOutcome) and len(outcome.removed) == 2
+
+
+def forked(workspace: Workspace, reply: Callable[[str, Any], Output]) -> None:
+    """A backup with an offsite copy in a child of this process."""
+    gevent.reinit()
+    (workspace.fleet.root / "password").write_text("correct horse\n")
+    (workspace.fleet.root / "password").chmod(0o600)
+    back_up(workspace, reply, restic=Restic("copies", "file:password"))
+
+
+def stub_restic(root: Path, script: str) -> Path:
+    """A directory with a restic that says that it took both files, and then ends as `script` does."""
+    path = root / "bin/restic"
+    path.parent.mkdir()
+    summary = '{"message_type":"summary","snapshot_id":"8348f308","total_files_processed":2,"total_bytes_processed":%s}'
+    size = 'while [ "$1" != -- ]; do shift; done; shift; size=$(cat "$@" | wc -c)'
+    path.write_text(f"#!/bin/sh\n{size}\nprintf '{summary}\\n' $size\n{script}\n")
+    path.chmod(0o755)
+    return path.parent
 
 
 def test_a_server_that_was_never_provisioned_is_refused(workspace: Workspace, store: ArchiveStore):

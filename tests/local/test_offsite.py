@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import shutil
 import signal
 import subprocess
 import time
@@ -18,17 +17,17 @@ import pytest
 from engine.backups.copies import Copies
 from engine.backups.restic import ResticProgram
 from engine.backups.store import ArchiveStore, manifest_path
-from engine.errors import ArchiveRejected, CommandFailed, InvalidInput, MissingPart, OffsiteFailed, Refused
+from engine.errors import ArchiveRejected, CommandFailed, InvalidInput, OffsiteFailed, Refused
 from engine.registry.safeguards import Restic
 from engine.secrets import SecretSources
 from engine.subject import Subject
+from tests.conftest import needs
 from tests.local.test_archive_store import MANIFEST
 from tests.unit.backups.archives import compress, tar
 
 PASSWORD = "correct horse"
 NIGHTS = ("20261101T013000Z", "20261102T013000Z", "20261103T013000Z")
-needs_restic = pytest.mark.skipif(not shutil.which("restic"), reason="restic is not installed")
-pytestmark = needs_restic
+pytestmark = needs("restic")
 
 
 def offsite(root: Path, password: str = PASSWORD, *, brand: str = "Queva, Ltd", **settings: object) -> Copies:
@@ -160,9 +159,17 @@ def test_one_that_hangs_is_ended_with_what_it_started(tmp_path: Path, files: lis
 def test_without_restic_it_says_how_to_get_it(tmp_path: Path, files: list[Path]):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PATH", str(tmp_path))
-        with pytest.raises(MissingPart, match="restic is not installed") as caught:
+        with pytest.raises(OffsiteFailed, match="is published, but not offsite: restic is not installed") as caught:
             offsite(tmp_path).send("maple", files)
     assert "apt-get install" in caught.value.hint
+
+
+def test_a_secret_that_is_missing_is_told_with_what_became_of_the_archive(tmp_path: Path, files: list[Path]):
+    copies = offsite(tmp_path)
+    (tmp_path / "password").unlink()
+    with pytest.raises(OffsiteFailed, match="is published, but not offsite: secret file:password: No such") as caught:
+        copies.send("maple", files)
+    assert "tenantry offsite send maple" in caught.value.hint
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import http.server
 import json
-import shutil
 import subprocess
 import threading
 from collections.abc import Iterator
@@ -23,9 +22,10 @@ from engine.timers.systemd import check_calendars
 from engine.timers.units import Caller, units_of
 from engine.timers.watch import Watch, Watched, report_file
 from engine.updater.notify import Delivery, send
+from tests.conftest import needs
 
 JOB = job_named("backup")
-needs_systemd = pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd-analyze is not installed")
+needs_systemd = needs("systemd-analyze")
 
 
 @dataclass
@@ -142,6 +142,17 @@ def test_broken_settings_still_reach_the_operator(machine: Machine, hook: Hook):
 def test_a_job_ended_by_a_signal_has_failed(machine: Machine, hook: Hook):
     assert machine.run("kill -9 $$").exit_code == 137
     assert hook.messages[0].startswith("Queva: backup failed, ended by signal 9")
+
+
+def test_an_interruption_is_handed_on_and_waits_for_what_the_job_cleans_up(machine: Machine, hook: Hook):
+    cleaned = machine.root / "cleaned"
+    with pytest.raises(KeyboardInterrupt):
+        machine.run(
+            f"trap 'echo cleaning up >&2; touch {cleaned}; exit 130' TERM\n"
+            "kill -INT $PPID\nfor _ in $(seq 100); do sleep 0.1; done"
+        )
+    assert cleaned.exists() and machine.said == ["cleaning up"]
+    assert hook.messages == []
 
 
 def test_a_process_left_behind_does_not_hold_the_watcher(machine: Machine):

@@ -35,6 +35,10 @@ class Provider(Protocol):
         Where it does not, the user-data carries a one-time key that the server proves at first contact.
         """
 
+    @property
+    def isolated(self) -> bool:
+        """Whether its servers reach this machine and nothing else, so that a backup may be rehearsed on one."""
+
     def find(self, tenant: Tenant) -> Server | None:
         """Return the tenant's server, running or not; None only if it provably does not exist.
 

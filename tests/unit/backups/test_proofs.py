@@ -13,7 +13,7 @@ from engine.registry.safeguards import Rehearsal
 from engine.registry.settings import Settings
 
 NOW = datetime.datetime(2026, 11, 10, 12, tzinfo=datetime.UTC)
-PROOF = Proof("r", "20261101T000000Z", "2026-11-09T12:00:00Z", 60.0, RunResult.REHEARSED)
+PROOF = Proof("r", "20261109T113000Z", "2026-11-09T12:00:00Z", 60.0, RunResult.REHEARSED)
 
 
 def settings(days: float | None) -> Settings:
@@ -28,6 +28,9 @@ def settings(days: float | None) -> Settings:
         (3, PROOF, None),
         (3, replace(PROOF, at="2026-11-07T11:59:00Z"), "3.0 days old, at most 3"),
         (3, replace(PROOF, at="2026-11-07T12:00:00Z"), None),
+        # Rehearsed yesterday, but of an old archive: what came since is not proven.
+        (3, replace(PROOF, archive="20261101T120000Z"), "9.0 days old, at most 3"),
+        (3, replace(PROOF, archive="20261107T120000Z"), None),
     ],
 )
 def test_a_rollout_is_held_back_by_the_age_of_the_last_proof(

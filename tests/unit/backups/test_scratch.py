@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from dataclasses import replace
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 from engine.backups.scratch import (
     MadeUpSecrets,
+    ScratchMarks,
+    require_isolated,
     scratch_name,
     scratch_settings,
     scratch_tenant,
@@ -23,6 +25,7 @@ from engine.errors import Refused
 from engine.registry.model import Fleet
 from engine.registry.safeguards import Provider, Rehearsal
 from engine.registry.settings import Gateway, Notify, Settings
+from engine.subject import Subject
 from engine.updater.events import Event, Phase
 from engine.updater.workspace import open_workspace
 from tests.fleets import write_whole_fleet
@@ -78,10 +81,22 @@ def test_made_up_secrets_follow_nothing_else(tmp_path: Path):
     assert sources.resolve("made-up:a") == sources.resolve("made-up:a") != sources.resolve("made-up:b")
 
 
-def test_other_providers_cannot_promise_that_there_is_no_way_out(tmp_path: Path):
-    settings = replace(SETTINGS, rehearsal=Rehearsal(provider=Provider("hetzner")))
-    with pytest.raises(Refused, match="no way out"):
-        scratch_tenant(Fleet(tmp_path, settings, {}), make_tenant())
+@pytest.mark.parametrize(("provider", "isolated"), [("lab", True), ("hetzner", False)])
+def test_only_a_provider_that_promises_that_there_is_no_way_out_will_do(tmp_path: Path, provider: str, isolated: bool):
+    workspace = open_workspace(write_whole_fleet(tmp_path))
+    with nullcontext() if isolated else pytest.raises(Refused, match=f"provider {provider} cannot promise"):
+        require_isolated(workspace, make_tenant(provider=Provider(provider)))
+
+
+def test_a_scratch_server_is_known_by_its_mark_although_its_tenant_is_removed(tmp_path: Path):
+    marks = ScratchMarks(tmp_path / "scratch")
+    assert list(marks.left(make_tenant())) == []
+    server = make_tenant(slug="scratch-cedar", provider=Provider("lab", {"place": "here"}))
+    marks.put(server, make_tenant(slug="cedar"))
+    ((found, lock),) = marks.left(make_tenant(slug="maple"))
+    assert (found.slug, found.provider, lock) == (server.slug, server.provider, Subject("scratch", "cedar"))
+    marks.remove(server)
+    assert list(marks.left(make_tenant())) == []
 
 
 def test_the_settings_of_a_scratch_server():

@@ -16,6 +16,7 @@ class OneServer:
     """A provider whose only answer is `server`, or an error."""
 
     makes_host_keys = False
+    isolated = False
 
     def __init__(self, server: Server | Exception | None) -> None:
         self._server = server

@@ -19,9 +19,11 @@ def test_each_job_has_a_service_and_a_timer_that_makes_up_for_a_missed_night():
     backup, *_ = units_of(settings, CALLER)
     command = "/opt/t/bin/tenantry -C /srv/fleet --state-dir /srv/fleet/var timers run backup"
     assert f"ExecStart=:{command}\n" in backup.service
-    for line in ("OnCalendar=*-*-* 02:00:00", "RandomizedDelaySec=90s", "Persistent=true"):
+    for line in ("OnCalendar=*-*-* 02:00:00", "RandomizedDelaySec=90s", "Persistent=true", "After=time-sync.target"):
         assert f"{line}\n" in backup.timer
     assert "User=" not in backup.service
+    # Told to end, the watcher alone is told, and has time to let the job clean up.
+    assert "KillMode=mixed\nTimeoutStopSec=150s\n" in backup.service
 
 
 def test_a_delay_keeps_its_fraction():

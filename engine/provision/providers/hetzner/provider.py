@@ -56,6 +56,7 @@ class HetznerProvider:
     """Implements `Provider`; a tenant's server is the one of its slug's name, or of the option ``server``."""
 
     makes_host_keys = False
+    isolated = False
 
     def __init__(self, token: Callable[[], str], settings: Hetzner, clock: Clock, tell: Callable[[str], None]) -> None:
         """`token` gives the API token when it is first needed."""

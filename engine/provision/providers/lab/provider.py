@@ -16,6 +16,7 @@ class LabProvider:
     """
 
     makes_host_keys = True
+    isolated = True
 
     def __init__(self, lab: Lab) -> None:
         self._lab = lab
