@@ -108,11 +108,15 @@ class LiveFleet:
                 found = way_back(session.probe().recovery, known, self.rollout, target, tenant.slug)
                 if found.undone:
                     return Outcome(tenant.slug, RunResult.UNCHANGED, messages=("it was put back before",))
-                outcome = Rollback(job, session, found.run).run()
+                outcome = Rollback(job, session, found.run, by="rollout", reason=self._reason).run()
                 said = self._tell_owner(tenant, session, outcome)
                 return replace(outcome, messages=(*outcome.messages, *said))
 
         return run_job(self.workspace, tenant, "rollback", work, pool.clock)
+
+    @property
+    def _reason(self) -> str:
+        return f"rollout {self.rollout} to {self.workspace.manifest.head} was taken back here"
 
     def _tell_owner(self, tenant: Tenant, session: Session, outcome: Outcome) -> list[str]:
         """What became of the owner's note about a rollback that did well."""
