@@ -66,7 +66,7 @@ class Exchange:
         reserve = self._settings.recovery.reserve_mebibytes * MEBIBYTE
         needed = unpack.needed_bytes(chosen.listing, there, reserve)
         unpack.require_room(found, self.trees, needed, self._slug)
-        unpack.unpack(session, chosen.file, run, there, self._settings.backup.seconds)
+        unpack.unpack(session, chosen.file, run, chosen.listing, there, self._settings.backup.seconds)
         checked = unpack.check(session, run, chosen.listing, there, chosen.manifest)
         self.job.tell(Phase.UNPACK, f"{checked} members are as they were, {self._databases(there)} databases sound")
 
