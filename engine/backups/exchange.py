@@ -64,7 +64,7 @@ class Exchange:
         self.trees = chosen.trees(found.live, self._settings)
         there = [tree for tree in self.trees if tree.path in chosen.listing]
         reserve = self._settings.recovery.reserve_mebibytes * MEBIBYTE
-        needed = unpack.needed_bytes(chosen.listing, there, reserve)
+        needed = unpack.needed_bytes(chosen.listing, there, reserve) + unpack.carried_bytes(session, self.trees)
         unpack.require_room(found, self.trees, needed, self._slug)
         unpack.unpack(session, chosen.file, run, chosen.listing, there, self._settings.backup.seconds)
         checked = unpack.check(session, run, chosen.listing, there, chosen.manifest)

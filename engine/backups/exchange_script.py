@@ -119,7 +119,7 @@ def exchange(parameters):
         ensure_parent(path, entry)
     for number, tree in enumerate(parameters["moved"]):
         saved, new = f"{directory}/moved/{number}", parameters["tree"] + tree["path"]
-        carry(tree, new)
+        carry(tree, parameters["tree"])
         moves.ensure_directory(os.path.dirname(tree["path"]))
         if tree["whole"]:
             moves.replace_file(tree["path"], new, saved, saved + ".json")
@@ -138,14 +138,23 @@ def ensure_parent(path, entry):
         moves.dress_directory(path, entry)
 
 
-def carry(tree, new):
-    """Copy to the archive's tree what is in no archive and lies deeper in the live one than the exchange goes."""
-    if not tree["carry"]:
-        return
-    for entry in trees.entries(tree["path"]):
-        place, stays = f"{new}/{entry['path']}", trees.is_excluded(entry["path"], tree["carry"])
-        if stays and os.path.isdir(os.path.dirname(place)) and not os.path.lexists(place):
-            trees.copy_tree(f"{tree['path']}/{entry['path']}", place)
+def carry(tree, unpacked):
+    """Copy to the archive's tree what is in no archive and lies deeper in the live one than the exchange goes.
+
+    Links in the archive are an account's: what lies behind one now stays behind.
+    """
+    for relative in trees.matching(tree["path"], tree["carry"]):
+        path = f"{tree['path']}/{relative}"
+        try:
+            directory = trees.open_below(unpacked, os.path.dirname(path))
+        except trees.ABSENT:
+            continue
+        try:
+            name = os.path.basename(path)
+            if not trees.exists(name, directory):
+                trees.copy_tree(path, f"/proc/self/fd/{directory}/{name}")
+        finally:
+            os.close(directory)
 
 
 def put_own(path, text):

@@ -34,6 +34,13 @@ zstd --quiet --decompress --stdout | {{
 }}
 """
 
+CARRIED = """
+RESULT = sum(
+    trees.measure(f"{tree}/{relative}")
+    for tree, patterns in PARAMETERS.items() for relative in trees.matching(tree, patterns)
+)
+"""
+
 
 @dataclass(frozen=True)
 class Found:
@@ -66,6 +73,12 @@ def require_room(found: Found, trees: Iterable[Tree], needed_bytes: int, where: 
             where=where,
             hint="free space on the tenant; nothing was touched",
         )
+
+
+def carried_bytes(session: Session, trees: Iterable[Tree]) -> int:
+    """What of the live trees is copied into the archive's, because it stays although what it lies in is replaced."""
+    carried = {tree.path: list(tree.deeper) for tree in trees if tree.deeper}
+    return int(session.run_script(assembled(CARRIED), carried, label="measure what stays")) if carried else 0
 
 
 def needed_bytes(listing: Listing, trees: Iterable[Tree], reserve_bytes: int) -> int:
