@@ -37,7 +37,8 @@ class SafetyNet:
     """The way back of one run.
 
     A run that is given `set_run` uses that set instead of taking one, and `on_any_failure` puts the tenant back
-    whatever stops the run, as long as its host can be reached. `head` is what the run leads to.
+    whatever stops the run, as long as its host can be reached: that is for a set which whole trees were moved into.
+    They come back as from an archive, so that no step is irreversible for it. `head` is what the run leads to.
     """
 
     job: Job
@@ -78,7 +79,7 @@ class SafetyNet:
 
     def record_irreversible(self, step: str) -> None:
         """Record that `step`, which is about to run, leaves no way back."""
-        if self.set_run and step not in self._irreversible:
+        if self.set_run and not self.on_any_failure and step not in self._irreversible:
             sets.record_irreversible(self.session, self.set_run, step)
             self._irreversible = (*self._irreversible, step)
 

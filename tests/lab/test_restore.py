@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 import pytest
 import yaml
@@ -278,15 +279,20 @@ def test_a_step_that_fails_on_the_way_forward_puts_the_old_tree_back(lived: Ligh
     back_up(lived)
     lived.run("maple", CHANGE)
     before = seen(lived)
-    releases = lived.root / "releases.yaml"
-    present = yaml.safe_load(releases.read_text())["releases"]
-    lived.write_releases(("2026.10.9", [{"script": {"command": "exit 3", "effect": "/srv/light/effect"}}]))
-    more = yaml.safe_load(releases.read_text())["releases"]
-    releases.write_text(yaml.safe_dump({"releases": present + more}))
+    # Over a step that nothing can take back, too: the whole old tree is there.
+    add_release(lived, "2026.10.9", "migrate", {"script": {"command": "exit 3", "effect": "/srv/light/effect"}})
     outcome = restored(lived)
     assert outcome.result is RunResult.ROLLED_BACK and "step script failed" in str(outcome.error)
     assert seen(lived) == before
     assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
+
+
+def add_release(fleet: LightFleet, version: str, *steps: Any) -> None:
+    releases = fleet.root / "releases.yaml"
+    present = yaml.safe_load(releases.read_text())["releases"]
+    fleet.write_releases((version, steps))
+    more = yaml.safe_load(releases.read_text())["releases"]
+    releases.write_text(yaml.safe_dump({"releases": present + more}))
 
 
 def test_a_conversation_is_not_cut_off(lived: LightFleet):
