@@ -9,10 +9,19 @@ from engine.backups import unpack
 from engine.backups.choice import Chosen, choose
 from engine.backups.exchange import Exchange
 from engine.backups.scratch import tell_nobody
-from engine.errors import CommandLost, ExitCode, RollbackFailed, StaleRun, TenantryError, Unreachable
+from engine.errors import (
+    CommandLost,
+    ExitCode,
+    RollbackFailed,
+    StaleRun,
+    TenantryError,
+    UnknownState,
+    Unreachable,
+)
 from engine.hosts.ledger import Ledger
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
+from engine.hosts.status import Status
 from engine.provision.installer import Deploys, Provision, require_verified
 from engine.records import RunResult
 from engine.recovery.assembly import assembled
@@ -93,12 +102,32 @@ class InPlace:
         self.session.claim(self.job.run_id)
         status = self.session.probe()
         if status.armed:
-            # Dead or alive: a restore may be what this tenant needs.
-            fall = SafetyNet(self.job, self.session).finish(status)
-            self.job.tell(Phase.ROLLBACK, fall.error.message)
+            self._finish_rollback(status)
             status = self.session.probe()
-        marker = version_of_record(self.job.tenant, status)
-        return restore_over(self.job, self.session, self.chosen, self.sender, marker)
+        return restore_over(self.job, self.session, self.chosen, self.sender, self._marker(status))
+
+    def _finish_rollback(self, status: Status) -> None:
+        """Finish the rollback of an earlier run. Dead or alive: a restore may be what this tenant needs."""
+        net = SafetyNet(self.job, self.session)
+        try:
+            message = net.finish(status).error.message
+        except RollbackFailed as error:
+            if self.chosen.path:
+                raise
+            # Nobody can put it back to that set, and the archive takes the place of everything.
+            net.disarm()
+            message = f"{error.message}; the restore goes on over what is there"
+        self.job.tell(Phase.ROLLBACK, message)
+
+    def _marker(self, status: Status) -> Version | None:
+        """The version of record. One that cannot be read is as good as none: the archive's takes its place."""
+        try:
+            return version_of_record(self.job.tenant, status)
+        except UnknownState as error:
+            if self.chosen.path:
+                raise
+            self.job.tell(Phase.PROBE, f"{error.message}; the archive's takes its place")
+            return None
 
 
 @dataclass

@@ -29,6 +29,16 @@ echo bye > /etc/light/greeting
 python3 -c "import sqlite3; c = sqlite3.connect('ledger.db'); c.execute('DELETE FROM entries'); c.commit()"
 """
 
+# The armed dead-man is one of a run that died, of whose set nothing is left.
+DISASTER = """
+head -c 9000 /dev/urandom > /srv/light/state.db
+rm -f /srv/light/state.db-*
+mkdir -p /var/lib/tenantry/deadman
+cat > /var/lib/tenantry/deadman/armed.json <<'END'
+{"set": "r0", "run": "r0", "head": "2026.10.3", "seconds": 1000, "at": 1, "boot_id": "b"}
+END
+"""
+
 
 @pytest.fixture
 def lived(maple: LightFleet) -> LightFleet:
@@ -80,7 +90,8 @@ def test_owners_are_those_of_the_name_and_without_one_those_of_the_number(lived:
     assert int(lived.run("maple", "stat -c %u /srv/light/diary/deep/entry")) == number
 
 
-def test_an_older_archive_meets_the_newer_installation_and_converges_forward(maple: LightFleet):
+def at_the_first_version(maple: LightFleet) -> tuple[str, dict[str, Any]]:
+    """A tenant with an archive of the first version; all of the releases, which are to be put back, and `seen`."""
     shutil.rmtree(maple.state / "backups", ignore_errors=True)
     everything = (maple.root / "releases.yaml").read_text()
     maple.write_releases(
@@ -88,7 +99,13 @@ def test_an_older_archive_meets_the_newer_installation_and_converges_forward(map
     )
     assert maple.converge("maple").error is None
     fill(maple)
+    before = seen(maple)
     back_up(maple)
+    return everything, before
+
+
+def test_an_older_archive_meets_the_newer_installation_and_converges_forward(maple: LightFleet):
+    everything, _ = at_the_first_version(maple)
     (maple.root / "releases.yaml").write_text(everything)
     assert maple.converge("maple").error is None
     maple.run("maple", "rm -r /srv/light/diary")
@@ -101,20 +118,38 @@ def test_an_older_archive_meets_the_newer_installation_and_converges_forward(map
     assert maple.run("maple", "readlink /opt/light/current").strip() == "/opt/light/1.1"
 
 
-def test_onto_a_fresh_host_the_tenant_is_what_it_was_then(lived: LightFleet):
-    before, boot = seen(lived), lived.run("maple", "cat /etc/machine-id")
-    back_up(lived)
-    outcome = restored(lived, onto=True)
-    assert (outcome.error, outcome.result) == (None, RunResult.RESTORED)
-    assert lived.run("maple", "cat /etc/machine-id") != boot
-    after = seen(lived)
-    assert after["rows"] == before["rows"]
-    # The account of the diary is nobody's here: its number stands for it.
-    differences = {
-        path for path in before["files"] | after["files"] if before["files"].get(path) != after["files"].get(path)
+def without_owners(found: dict[str, Any]) -> dict[str, Any]:
+    """What `seen` gives, with all but owner and group of the diary: on a new host its account is nobody's."""
+    files = {
+        path: [entry[0], *entry[3:]] if path.startswith("/srv/light/diary") else entry
+        for path, entry in found["files"].items()
     }
-    assert all(path.startswith("/srv/light/diary") for path in differences)
-    assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
+    return {**found, "files": files}
+
+
+def test_onto_a_fresh_host_the_tenant_is_what_it_was_then_and_goes_on_to_the_head(maple: LightFleet):
+    everything, before = at_the_first_version(maple)
+    boot = maple.run("maple", "cat /etc/machine-id")
+    then: list[dict[str, Any]] = []
+
+    def look(event: Event) -> None:
+        # The way forward begins with this question; the archive is in its place, and nothing else happened yet.
+        if event.phase is Phase.PROBE and any(earlier.phase is Phase.EXCHANGE for earlier in maple.events) and not then:
+            assert maple.marker("maple") == "2026.10.1"
+            then.append(seen(maple))
+
+    (maple.root / "releases.yaml").write_text(everything)
+    outcome = restored(maple, onto=True, report=look)
+    assert (outcome.error, outcome.result) == (None, RunResult.RESTORED)
+    assert maple.run("maple", "cat /etc/machine-id") != boot
+    assert [without_owners(found) for found in then] == [without_owners(before)]
+    after = seen(maple)
+    kept = {path for path in before["files"] if path.startswith(("/srv/light/diary", "/etc/light"))}
+    assert len(kept) > 5 and kept <= set(after["files"])
+    now, was = without_owners(after)["files"], without_owners(before)["files"]
+    assert {path: now[path] for path in kept} == {path: was[path] for path in kept}
+    assert after["rows"] == before["rows"]
+    assert is_alive(maple) and maple.marker("maple") == HEAD and leftovers(maple) == ""
 
 
 def test_a_dry_run_tells_every_difference_and_touches_nothing(lived: LightFleet):
@@ -139,12 +174,15 @@ def test_a_dry_run_tells_every_difference_and_touches_nothing(lived: LightFleet)
 
 
 def test_one_path_of_the_state_comes_back_alone(lived: LightFleet):
+    # The archive has a hard link of it whose content lies elsewhere.
+    lived.run("maple", "echo shared > /srv/light/a-first; ln /srv/light/a-first /srv/light/diary/deep/same")
     back_up(lived)
     lived.run("maple", CHANGE)
     outcome = restored(lived, path="/srv/light/diary/deep")
     assert (outcome.error, outcome.result, outcome.restarted) == (None, RunResult.RESTORED, True)
     assert lived.run("maple", "cat /srv/light/diary/deep/entry") == "first entry\n"
     assert lived.run("maple", "cat /srv/light/diary/noise /srv/light/stray") == "changed\nnew\n"
+    assert lived.run("maple", "cat /srv/light/diary/deep/same") == "shared\n"
     assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
 
 
@@ -157,6 +195,21 @@ def test_one_path_of_the_configuration_leaves_the_gateway_running(lived: LightFl
     assert lived.run("maple", "cat /etc/light/greeting") == "hello\n"
     assert lived.run("maple", "systemctl show -P MainPID light-gateway") == pid
     assert leftovers(lived) == "" and lived.converge("maple").result is RunResult.UNCHANGED
+
+
+def test_what_a_tenant_cannot_say_of_itself_any_more_stops_no_restore(lived: LightFleet):
+    before = seen(lived)
+    back_up(lived)
+    lived.run("maple", CHANGE + "echo garbled > /var/lib/tenantry/version")
+    untouched(lived, "the marker is unreadable", path="/srv/light/diary/deep")
+    lived.run("maple", DISASTER)
+    outcome = restored(lived)
+    assert (outcome.error, outcome.from_version, outcome.to_version) == (None, HEAD, HEAD)
+    said = " ".join(event.message for event in lived.events)
+    for words in ("the marker is unreadable", "it counts as silent", "cannot be put back"):
+        assert words in said
+    assert seen(lived) == before
+    assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
 
 
 def test_a_person_may_take_a_restore_back(lived: LightFleet):

@@ -71,7 +71,7 @@ def exchange(tenant: Tenant, trees: list[dict[str, Any]] | None = None) -> Any:
             "tree": str(tenant.home / NEW),
             "moved": trees or moved(tenant),
             "parents": {},
-            "gateway": {**gateway, "silence_seconds": 90, "empty_is_quiet": True},
+            "gateway": {**gateway, "silence_seconds": 90},
             "own_gateway": "gateway.service",
             "holders_only": trees is not None,
             "own": {"applied.json": None, "version": "2026.9.1\n"},
@@ -93,7 +93,8 @@ def seen(tenant: Tenant) -> dict[str, Any]:
 
 def test_the_archive_s_files_take_the_place_of_the_live_ones(tenant: Tenant):
     take(tenant)
-    assert exchange(tenant) == {"outcome": "exchanged", "stopped": ["helper.service"]}
+    done = {"outcome": "exchanged", "stopped": ["helper.service"], "unknown": ""}
+    assert exchange(tenant) == done
     assert tenant.told()[:2] == ["stop gateway.service", "stop helper.service"]
     assert (tenant.state / "memory").read_text() == "of the archive"
     assert not (tenant.state / "stray").exists() and not tenant.database.exists()
@@ -172,6 +173,20 @@ def test_a_conversation_is_left_alone(tenant: Tenant):
     before = seen(tenant)
     assert exchange(tenant) == {"outcome": "busy"}
     assert seen(tenant) == before and tenant.told() == []
+
+
+@pytest.mark.parametrize("spoil", ["missing", "corrupt", "empty"])
+def test_a_history_that_says_nothing_stops_no_restore(tenant: Tenant, spoil: str):
+    if spoil == "empty":
+        tenant.execute("DELETE FROM messages")
+    else:
+        tenant.database.unlink()
+    if spoil == "corrupt":
+        tenant.database.write_bytes(b"SQLite format 3\0" + bytes(8000))
+    take(tenant)
+    found = exchange(tenant)
+    assert found["outcome"] == "exchanged" and bool(found["unknown"]) is (spoil != "empty")
+    assert "stop gateway.service" in tenant.told()
 
 
 def test_wherever_it_dies_an_undo_brings_back_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
