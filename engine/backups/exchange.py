@@ -104,6 +104,11 @@ class Exchange:
         """Whether the gateway had to be stopped, and is to be started again."""
         return self._settings.gateway is not None and self._needs_stop
 
+    @property
+    def reason(self) -> str:
+        """What the restart of a gateway that was stopped is owed for."""
+        return f"restore of archive {self.chosen.archive}"
+
     def _window_in_silence(self, gateway: Gateway, change: sets.Change) -> None:
         quiesce = self._settings.quiesce
         self.job.enter(Phase.QUIESCE, "the gateway must be stopped for the restore")
@@ -168,7 +173,7 @@ class Exchange:
             "own_gateway": self._settings.gateway.unit if self._settings.gateway else "",
             "holders_only": bool(self.chosen.path),
             "own": {} if self.chosen.path else self._own_files(),
-            "owe": f"restore of archive {self.chosen.archive}",
+            "owe": self.reason,
         }
 
     def _own_files(self) -> Mapping[str, str | None]:

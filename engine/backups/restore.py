@@ -12,6 +12,7 @@ from engine.backups.scratch import tell_nobody
 from engine.errors import (
     CommandLost,
     ExitCode,
+    Refused,
     RollbackFailed,
     StaleRun,
     TenantryError,
@@ -42,6 +43,13 @@ from engine.updater.workspace import Workspace
 
 # Nothing can or may be done from here, or it was tried.
 OUT_OF_REACH = (CommandLost, Unreachable, StaleRun, RollbackFailed)
+
+# The set of a change that some run began, and that none has ended or taken back.
+_OPEN = """
+opened = moves.read_json(sets.recovery() + "/open.json")
+found = opened and moves.read_json(sets.directory_of(opened["run"]) + "/set.json")
+RESULT = opened["run"] if found and not (found.get("moved") or found.get("undone")) else None
+"""
 
 Mark = Callable[[str], None]
 """Takes the name of a part of a restore when it is over."""
@@ -104,6 +112,8 @@ class InPlace:
         if status.armed:
             self._finish_rollback(status)
             status = self.session.probe()
+        if self.chosen.path:
+            self._refuse_unfinished(status)
         return restore_over(self.job, self.session, self.chosen, self.sender, self._marker(status))
 
     def _finish_rollback(self, status: Status) -> None:
@@ -118,6 +128,17 @@ class InPlace:
             net.disarm()
             message = f"{error.message}; the restore goes on over what is there"
         self.job.tell(Phase.ROLLBACK, message)
+
+    def _refuse_unfinished(self, status: Status) -> None:
+        """Raise :class:`Refused` where one path would come into the middle of a change."""
+        run = self.session.run_script(assembled(_OPEN), {}, label="look for a change that is not ended")
+        slug = self.job.tenant.slug
+        if run or status.owed.switches:
+            raise Refused(
+                f"run {run} has begun a change that is not ended" if run else "an upgrade of the runtime is owed",
+                where=slug,
+                hint=f"end it first: tenantry converge {slug}; or take it back: tenantry rollback {slug}",
+            )
 
     def _marker(self, status: Status) -> Version | None:
         """The version of record. One that cannot be read is as good as none: the archive's takes its place."""
@@ -234,10 +255,10 @@ def _only_path(exchange: Exchange, marker: Version | None) -> Outcome:
     restart = OwedRestart(job, session, net).carry_out() if exchange.stops_gateway else None
     _prove_life(exchange, restart)
     net.confirm()
+    # What other runs owe, have open or hold the tenant for is theirs.
     if restart:
-        Ledger(session).restarted()
-    else:
-        session.run_script(assembled("RESULT = sets.close(PARAMETERS['run'])"), {"run": net.set_run})
+        Ledger(session).restarted_for(session.probe().owed, exchange.reason)
+    session.run_script(assembled("RESULT = sets.close(PARAMETERS['run'])"), {"run": net.set_run})
     version = str(marker) if marker else None
     return Outcome(
         slug=job.tenant.slug,

@@ -29,6 +29,11 @@ echo bye > /etc/light/greeting
 python3 -c "import sqlite3; c = sqlite3.connect('ledger.db'); c.execute('DELETE FROM entries'); c.commit()"
 """
 
+HOLD = """
+echo '{"head": "2026.10.3", "run": "r0", "at": 1, "reason": "for now", "by": "a person"}' > /var/lib/tenantry/held.json
+echo '{"restart": ["something else"]}' > /var/lib/tenantry/owed.json
+"""
+
 # The armed dead-man is one of a run that died, of whose set nothing is left.
 DISASTER = """
 head -c 9000 /dev/urandom > /srv/light/state.db
@@ -177,13 +182,16 @@ def test_one_path_of_the_state_comes_back_alone(lived: LightFleet):
     # The archive has a hard link of it whose content lies elsewhere.
     lived.run("maple", "echo shared > /srv/light/a-first; ln /srv/light/a-first /srv/light/diary/deep/same")
     back_up(lived)
-    lived.run("maple", CHANGE)
+    lived.run("maple", CHANGE + HOLD)
     outcome = restored(lived, path="/srv/light/diary/deep")
     assert (outcome.error, outcome.result, outcome.restarted) == (None, RunResult.RESTORED, True)
     assert lived.run("maple", "cat /srv/light/diary/deep/entry") == "first entry\n"
     assert lived.run("maple", "cat /srv/light/diary/noise /srv/light/stray") == "changed\nnew\n"
     assert lived.run("maple", "cat /srv/light/diary/deep/same") == "shared\n"
     assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
+    # It is no answer to why somebody holds the tenant, nor to what else is owed.
+    assert "a person" in lived.run("maple", "cat /var/lib/tenantry/held.json")
+    assert lived.owed("maple")["restart"] == ["something else"]
 
 
 def test_one_path_of_the_configuration_leaves_the_gateway_running(lived: LightFleet):
@@ -270,6 +278,17 @@ def test_versions_that_this_manifest_does_not_have_are_refused(lived: LightFleet
     untouched(lived, "which this manifest does not have")
     lived.write_releases(("2026.10.3", ["polite"]))
     untouched(lived, "edited since")
+
+
+def test_one_path_does_not_come_into_the_middle_of_a_change(lived: LightFleet):
+    back_up(lived)
+    lived.run("maple", 'echo \'{"switches": {"/opt/light/current": "/opt/light/1.0"}}\' > /var/lib/tenantry/owed.json')
+    untouched(lived, "an upgrade of the runtime is owed", path="/srv/light/diary/deep")
+    lived.run("maple", "rm /var/lib/tenantry/owed.json")
+    add_release(lived, "2026.10.9", {"script": {"command": "exit 3", "effect": "/srv/light/effect"}})
+    begun = lived.converge("maple")
+    assert begun.error
+    untouched(lived, f"run {begun.run} has begun a change", path="/srv/light/diary/deep")
 
 
 def test_without_room_it_is_refused_with_figures(lived: LightFleet):
