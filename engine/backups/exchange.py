@@ -30,8 +30,11 @@ from engine.updater.safety_net import SafetyNet
 EXCHANGE = Path(__file__).with_name("exchange_script.py").read_text()
 MEBIBYTE = 1024 * 1024
 
-_START = """
-problems = [units.systemctl("start", name) for name in PARAMETERS["units"] if units.show(name, "LoadState") == "loaded"]
+_SETTLE_UNITS = """
+problems = [
+    units.systemctl(verb, name)
+    for verb, names in PARAMETERS.items() for name in names if units.show(name, "LoadState") == "loaded"
+]
 RESULT = [problem for problem in problems if problem]
 """
 
@@ -51,6 +54,7 @@ class Exchange:
     trees: tuple[Tree, ...] = ()
     has_begun: bool = False
     _stopped: Sequence[str] = field(default=())
+    _running: Sequence[str] = field(default=())
 
     def bring(self) -> None:
         """Have the archive beside the live files, every file and every database of it checked.
@@ -85,14 +89,22 @@ class Exchange:
             self._window_in_silence(gateway, change)
 
     def settle(self, version: Version | None) -> None:
-        """Put the rendered set of `version` in force, and start again what was stopped; the gateway stays stopped."""
-        workspace, tenant = self.job.workspace, self.job.tenant
-        rendered = render_at(workspace, tenant, version or ZERO)
+        """Put the rendered set of `version` in force, and let the units run from it; a stopped gateway stays stopped.
+
+        Of the rendered set only what lies in the path, where one is restored.
+        """
+        rendered = render_at(self.job.workspace, self.job.tenant, version or ZERO)
         for difference in compare(rendered, self.session.probe().rendered):
-            write_rendered(self.session, difference)
+            if self.chosen.path is None or lies_in(difference.rendered.file.path, [self.chosen.path]):
+                write_rendered(self.session, difference)
         self.session.check("systemctl daemon-reload")
         problems = self.session.run_script(
-            assembled(_START), {"units": list(self._stopped)}, label="start what was stopped"
+            assembled(_SETTLE_UNITS),
+            {
+                "start": list(self._stopped),
+                "reload-or-restart": list(self._running) if self._is_read_by_services else [],
+            },
+            label="start what was stopped",
         )
         if problems:
             raise CommandFailed(
@@ -140,7 +152,7 @@ class Exchange:
             assembled(EXCHANGE), self._parameters(gateway), label="exchange the files for the archive's"
         )
         if result["outcome"] == "exchanged":
-            self._stopped = result["stopped"]
+            self._stopped, self._running = result["stopped"], result["running"]
             if result["unknown"]:
                 self.job.tell(Phase.EXCHANGE, f"stopped although its history cannot be read: {result['unknown']}")
             return True
@@ -184,7 +196,29 @@ class Exchange:
 
     @property
     def _needs_stop(self) -> bool:
-        return self.chosen.path is None or any(tree.kind is ContentKind.STATE for tree in self.trees)
+        if self.chosen.path is None or any(tree.kind is ContentKind.STATE for tree in self.trees):
+            return True
+        return any(
+            lies_in(path, [self.chosen.path]) or lies_in(self.chosen.path, [path]) for path in self._gateway_files
+        )
+
+    @property
+    def _is_read_by_services(self) -> bool:
+        """Whether a unit that has nothing open there may run from it; which one is not declared."""
+        paths = [tree.path for tree in self.trees]
+        return any(tree.kind is ContentKind.CONFIGURATION for tree in self.trees) or any(
+            file.reload and lies_in(file.path, paths) for file in self._settings.rendered
+        )
+
+    @property
+    def _gateway_files(self) -> tuple[str, ...]:
+        """What the gateway reads only when it starts, beside its state."""
+        gateway = self._settings.gateway
+        rendered = [file.path for file in self._settings.rendered if file.restart]
+        if gateway is None:
+            return tuple(rendered)
+        unit = f"{sets.UNITS}/{gateway.unit}"
+        return (*rendered, gateway.config_file, unit, f"{unit}.d")
 
     def _databases(self, trees: Sequence[Tree]) -> int:
         paths = [tree.path for tree in trees]

@@ -4,9 +4,9 @@ Reads ``PARAMETERS``: ``set`` (the recovery set's run), ``tree`` (where the arch
 kind, exclude, carry, whole}] as the set has them, ``parents`` {path: entry}, ``gateway`` {unit, database,
 silence_seconds} or null where it need not be stopped, ``own_gateway`` (its unit), ``holders_only`` (stop only those
 other units that have something open there), ``own`` {file of the engine's own: text or null}, ``owe`` (why a stopped
-gateway's restart is owed). Leaves ``RESULT``: {"outcome": "exchanged", "stopped": [units], "unknown": why nothing is
-known of conversations, or ""}, {"outcome": "busy"}, or {"outcome": "failed", "problem"}, after which the recovery set
-must be put back.
+gateway's restart is owed). Leaves ``RESULT``: {"outcome": "exchanged", "stopped": [units], "running": [units that were
+left alone], "unknown": why nothing is known of conversations, or ""}, {"outcome": "busy"}, or {"outcome": "failed",
+"problem"}, after which the recovery set must be put back.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
@@ -38,9 +38,9 @@ def run(parameters):
     try:
         if gateway:
             owe(parameters["owe"])
-        stopped = stop(parameters)
+        stopped, running = stop(parameters)
         exchange(parameters)
-        return {"outcome": "exchanged", "stopped": stopped, "unknown": unknown}
+        return {"outcome": "exchanged", "stopped": stopped, "running": running, "unknown": unknown}
     except (OSError, Failed) as error:
         return {"outcome": "failed", "problem": str(error)}
 
@@ -71,19 +71,20 @@ def is_silent(gateway):
 
 
 def stop(parameters):
-    """Stop what may have the files open that are exchanged; the units that ran, the gateway apart."""
+    """Stop what may have the files open that are exchanged; the units that ran and those that do, the gateway apart."""
     known = moves.read_json(sets.directory_of(parameters["set"]) + "/set.json")["units"]
-    names = [name for name in known if known[name]["active"] and name != parameters["own_gateway"]]
+    active = [name for name in known if known[name]["active"] and name != parameters["own_gateway"]]
+    names = active
     if parameters["holders_only"]:
         holding = holders([tree["path"] for tree in parameters["moved"]])
-        names = [name for name in names if name in holding]
-    names.sort(key=lambda name: not name.endswith(STARTERS))
+        names = [name for name in active if name in holding]
+    names = sorted(names, key=lambda name: not name.endswith(STARTERS))
     gateway = [parameters["gateway"]["unit"]] if parameters["gateway"] else []
     for name in [*gateway, *names]:
         problem = units.systemctl("stop", name)
         if problem:
             raise Failed(problem)
-    return names
+    return names, [name for name in active if name not in names]
 
 
 def owe(reason):

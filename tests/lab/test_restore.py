@@ -15,6 +15,14 @@ from engine.records import RunResult
 from engine.updater.events import Event, Phase
 from tests.lab.light_fleet import LightFleet
 from tests.lab.restores import HEAD, back_up, fill, is_alive, leftovers, restored, seen
+from tests.lab.waiting import until
+
+CLEAN = """
+systemctl stop light-helper 2>/dev/null
+rm -rf /etc/light /etc/systemd/system/light-stray.service /etc/systemd/system/light-helper.service
+systemctl daemon-reload
+userdel keeper 2>/dev/null || true
+"""
 
 CHANGE = """
 set -e
@@ -34,6 +42,17 @@ echo '{"head": "2026.10.3", "run": "r0", "at": 1, "reason": "for now", "by": "a 
 echo '{"restart": ["something else"]}' > /var/lib/tenantry/owed.json
 """
 
+# It has nothing open that a restore replaces.
+HELPER = """
+set -e
+cat > /etc/systemd/system/light-helper.service <<'END'
+[Service]
+ExecStart=/bin/sh -c 'cat /etc/light/greeting > /run/light-greeting; exec sleep infinity'
+END
+systemctl daemon-reload
+systemctl start light-helper
+"""
+
 # The armed dead-man is one of a run that died, of whose set nothing is left.
 DISASTER = """
 head -c 9000 /dev/urandom > /srv/light/state.db
@@ -48,7 +67,7 @@ END
 @pytest.fixture
 def lived(maple: LightFleet) -> LightFleet:
     """A tenant at the head with something to lose."""
-    maple.run("maple", "rm -rf /etc/light /etc/systemd/system/light-stray.service; userdel keeper 2>/dev/null || true")
+    maple.run("maple", CLEAN)
     shutil.rmtree(maple.state / "backups", ignore_errors=True)
     assert maple.converge("maple").error is None
     fill(maple)
@@ -195,14 +214,30 @@ def test_one_path_of_the_state_comes_back_alone(lived: LightFleet):
 
 
 def test_one_path_of_the_configuration_leaves_the_gateway_running(lived: LightFleet):
+    lived.run("maple", HELPER)
     back_up(lived)
-    lived.run("maple", CHANGE)
+    lived.run("maple", CHANGE + "systemctl restart light-helper; echo drifted >> SOUL.md")
     pid = lived.run("maple", "systemctl show -P MainPID light-gateway")
     outcome = restored(lived, path="/etc/light/greeting")
     assert (outcome.error, outcome.restarted) == (None, False)
     assert lived.run("maple", "cat /etc/light/greeting") == "hello\n"
+    assert lived.run("maple", "cat /run/light-greeting") == "hello\n", "who reads it has read it again"
     assert lived.run("maple", "systemctl show -P MainPID light-gateway") == pid
-    assert leftovers(lived) == "" and lived.converge("maple").result is RunResult.UNCHANGED
+    assert "drifted" in lived.run("maple", "cat /srv/light/SOUL.md"), "that is a converge's, which restarts for it"
+    assert leftovers(lived) == "" and lived.converge("maple").restarted
+
+
+def test_the_gateway_starts_from_its_own_unit_when_that_is_restored(lived: LightFleet):
+    back_up(lived)
+    unit = "/etc/systemd/system/light-gateway.service"
+    lived.run("maple", f"echo '# drifted' >> {unit}; systemctl daemon-reload; systemctl restart light-gateway")
+    until(lambda: is_alive(lived), "the gateway runs from the other unit")
+    pid = lived.run("maple", "systemctl show -P MainPID light-gateway")
+    outcome = restored(lived, path=unit)
+    assert (outcome.error, outcome.restarted) == (None, True)
+    assert lived.run("maple", "systemctl show -P MainPID light-gateway") != pid and is_alive(lived)
+    assert "drifted" not in lived.run("maple", f"cat {unit}")
+    assert lived.converge("maple").result is RunResult.UNCHANGED
 
 
 def test_what_a_tenant_cannot_say_of_itself_any_more_stops_no_restore(lived: LightFleet):

@@ -93,7 +93,7 @@ def seen(tenant: Tenant) -> dict[str, Any]:
 
 def test_the_archive_s_files_take_the_place_of_the_live_ones(tenant: Tenant):
     take(tenant)
-    done = {"outcome": "exchanged", "stopped": ["helper.service"], "unknown": ""}
+    done = {"outcome": "exchanged", "stopped": ["helper.service"], "running": [], "unknown": ""}
     assert exchange(tenant) == done
     assert tenant.told()[:2] == ["stop gateway.service", "stop helper.service"]
     assert (tenant.state / "memory").read_text() == "of the archive"
@@ -160,7 +160,8 @@ def test_one_database_comes_and_goes_back_with_all_that_was_committed(tenant: Te
     described = manifest(contents=(content,), databases={path: Database({}, 0, 1)})
     trees = [tree.document() for tree in trees_at(path, described, {path: listed}, {path: "file"})]
     take(tenant, trees)
-    assert exchange(tenant, trees)["outcome"] == "exchanged"
+    found = exchange(tenant, trees)
+    assert found["outcome"] == "exchanged" and found["running"] == ["helper.service"], "it has nothing open there"
     assert len(messages(tenant.database)) == 2000
     leave_hot(tenant.database, "since then")
     assert tenant.undo("r2")["outcome"] == "undone"
