@@ -39,6 +39,11 @@ RESULT = [problem for problem in problems if problem]
 """
 
 
+def set_of(run: str) -> str:
+    """The recovery set that the restore `run` moves files into; one of its own name may be its installation's."""
+    return f"{run}-restore"
+
+
 @dataclass
 class Exchange:
     """One archive on its way into the place of a tenant's files, in a job that has claimed the host.
@@ -80,8 +85,7 @@ class Exchange:
         The tenant's marker becomes the archive's, unless only a path of it is restored. Raises :class:`NotQuiet`.
         """
         moved = tuple(tree.document() for tree in self.trees)
-        # A run that installs the server first has taken a set of its own name already.
-        change = sets.Change(f"{self.job.run_id}-restore", marker, head, moved=moved)
+        change = sets.Change(set_of(self.job.run_id), marker, head, moved=moved)
         gateway = self._settings.gateway if self._needs_stop else None
         if gateway is None:
             self._window(None, change)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from engine.backups import unpack
 from engine.backups.choice import Chosen, choose
-from engine.backups.exchange import Exchange
+from engine.backups.exchange import Exchange, set_of
 from engine.backups.scratch import tell_nobody
 from engine.errors import (
     CommandLost,
@@ -83,7 +83,8 @@ def restore(workspace: Workspace, tenant: Tenant, wish: Wish, *, onto: bool = Fa
             chosen = choose(workspace, tenant, wish.archive, wish.path)
             job.tell(Phase.ARCHIVE, f"archive {chosen.archive} of version {chosen.version or 'zero'} is whole")
             if onto:
-                return Provision(job, pool, deploys, sender, finish=Onto(chosen).finish).run()
+                finish = Onto(chosen, hint=blank_words(tenant, chosen)).finish
+                return Provision(job, pool, deploys, sender, finish=finish).run()
             job.enter(Phase.CONNECT, "connecting")
             with pool.session(tenant) as session:
                 return InPlace(job, session, chosen, sender).run()
@@ -114,7 +115,12 @@ class InPlace:
             status = self.session.probe()
         if self.chosen.path:
             self._refuse_unfinished(status)
-        return restore_over(self.job, self.session, self.chosen, self.sender, self._marker(status))
+        outcome = restore_over(self.job, self.session, self.chosen, self.sender, self._marker(status))
+        if outcome.error:
+            return outcome
+        kept = set_of(self.job.run_id)
+        way_back = f"what it replaced is in recovery set {kept}: tenantry rollback {outcome.slug} --to {kept}"
+        return replace(outcome, messages=(*outcome.messages, way_back))
 
     def _finish_rollback(self, status: Status) -> None:
         """Finish the rollback of an earlier run. Dead or alive: a restore may be what this tenant needs."""
@@ -155,25 +161,36 @@ class InPlace:
 class Onto:
     """What follows the installation of a new server: the archive's version, the archive, then the head.
 
-    `mark` hears of each part that is over.
+    `mark` hears of each part that is over. `hint` is what a person is told of a server that the archive did not come
+    onto.
     """
 
     chosen: Chosen
     mark: Mark = lambda part: None
+    hint: str = ""
 
     def finish(self, job: Job, session: Session, sender: Sender) -> Outcome:
         """Everything from phase B to the acceptance check."""
         self.mark("provision")
+        try:
+            outcome = self._restore(job, session, sender)
+        except OUT_OF_REACH:
+            raise
+        except TenantryError as error:
+            error.hint = "; ".join(filter(None, (error.hint, self.hint)))
+            raise
+        if outcome.error:
+            return replace(outcome, result=RunResult.FAILED)
+        found = require_verified(job, session)
+        self.mark("verify")
+        return replace(outcome, messages=(*outcome.messages, f"verify: {found.summary}"))
+
+    def _restore(self, job: Job, session: Session, sender: Sender) -> Outcome:
         version = self.chosen.version
         if version:
             self._reach(version, job, session)
             self.mark("archive's version")
-        outcome = restore_over(job, session, self.chosen, sender, version, self.mark)
-        if outcome.error:
-            return outcome
-        found = require_verified(job, session)
-        self.mark("verify")
-        return replace(outcome, messages=(*outcome.messages, f"verify: {found.summary}"))
+        return restore_over(job, session, self.chosen, sender, version, self.mark, back_words=self.hint)
 
     def _reach(self, version: Version, job: Job, session: Session) -> None:
         """Converge to the archive's version, of which no owner is told."""
@@ -187,15 +204,30 @@ class Onto:
             )
 
 
+def blank_words(tenant: Tenant, chosen: Chosen) -> str:
+    """What a person is told of a rebuilt server that the archive did not come onto."""
+    return (
+        "the server is a new installation without the archive's files, which its owner may reach already; once the "
+        f"cause is corrected: tenantry restore {tenant.slug} --archive {chosen.archive} --confirm {tenant.slug}"
+    )
+
+
 def restore_over(
-    job: Job, session: Session, chosen: Chosen, sender: Sender, marker: Version | None, mark: Mark = lambda part: None
+    job: Job,
+    session: Session,
+    chosen: Chosen,
+    sender: Sender,
+    marker: Version | None,
+    mark: Mark = lambda part: None,
+    *,
+    back_words: str = "",
 ) -> Outcome:
     """Put the archive over a provisioned tenant at `marker`, in a session that has claimed it.
 
     An outcome with an error is one of a tenant that was put back. Raises what stopped it before anything was touched,
     and what happened on a host that is out of reach: there the dead-man acts.
     """
-    net = SafetyNet(job, session, on_any_failure=True)
+    net = SafetyNet(job, session, on_any_failure=True, back_words=back_words)
     exchange = Exchange(job, session, chosen, net)
     try:
         exchange.bring()

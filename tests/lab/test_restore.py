@@ -87,6 +87,7 @@ def test_a_restore_in_place_brings_back_every_file_row_owner_and_mode(lived: Lig
     assert lived.run("maple", "cat /srv/light/cache/blob") == "blob\n", "what no archive holds stays"
     assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
     kept = lived.run("maple", f"cat /var/lib/tenantry/recovery/{outcome.run}-restore/moved/*/stray")
+    assert f"tenantry rollback maple --to {outcome.run}-restore" in outcome.messages[-1]
     assert (kept, outcome.archive) == ("new\n", archive.archive)
 
 
@@ -174,6 +175,16 @@ def test_onto_a_fresh_host_the_tenant_is_what_it_was_then_and_goes_on_to_the_hea
     assert {path: now[path] for path in kept} == {path: was[path] for path in kept}
     assert after["rows"] == before["rows"]
     assert is_alive(maple) and maple.marker("maple") == HEAD and leftovers(maple) == ""
+
+
+def test_a_new_server_that_the_archive_does_not_come_onto_is_called_what_it_is(lived: LightFleet):
+    lived.run("maple", "echo crash > /srv/light/fault")
+    archive = back_up(lived).archive
+    outcome = restored(lived, onto=True)
+    assert (outcome.result, outcome.exit_code) == (RunResult.FAILED, ExitCode.FAILED)
+    assert "as it was before" not in str(outcome.error) and "a new installation without" in str(outcome.error)
+    assert f"tenantry restore maple --archive {archive} --confirm maple" in str(outcome.error)
+    assert is_alive(lived) and "/srv/light/diary" not in seen(lived)["files"]
 
 
 def test_a_dry_run_tells_every_difference_and_touches_nothing(lived: LightFleet):
