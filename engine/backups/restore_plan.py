@@ -171,7 +171,8 @@ def _same_depth(path: str, pattern: str) -> bool:
 
 
 def _tree(path: str, content: Mapping[str, Any], ours: Listed | None, now: str | None) -> Tree:
-    is_directory = (ours is None or ours.kind == DIRECTORY) and now in (None, DIRECTORY)
+    # What is absent goes back as a whole too: the children's way back would leave an empty directory.
+    is_directory = (ours is None or ours.kind == DIRECTORY) and now == DIRECTORY
     # A match of a pattern that the archive lacks goes as a whole: nobody declared the directory itself.
     is_extra = ours is None and path != content["path"]
     return Tree(path, ContentKind(content["kind"]), tuple(content["exclude"]), whole=is_extra or not is_directory)

@@ -120,6 +120,22 @@ def test_what_stays_goes_through_no_link_of_the_archive(tenant: Tenant, tmp_path
     assert (tenant.state / "logs/day.log").read_text() == "stays"
 
 
+def test_a_directory_that_was_absent_comes_and_goes_again(tenant: Tenant):
+    path = tenant.state / "diary"
+    new = tenant.home / NEW / str(path).lstrip("/")
+    new.mkdir(mode=0o750)
+    (new / "entry").write_text("of the archive")
+    content = {"path": str(tenant.state), "kind": "state", "exclude": [], "found": [str(tenant.state)]}
+    listing = {str(path): Listed("directory", "0750", "root", "root", 0, 0)}
+    trees = [tree.document() for tree in trees_at(str(path), manifest(contents=(content,)), listing, {})]
+    before = seen(tenant)
+    take(tenant, trees)
+    assert exchange(tenant, trees)["outcome"] == "exchanged"
+    assert (path / "entry").read_text() == "of the archive" and path.stat().st_mode & 0o777 == 0o750
+    assert tenant.undo("r2")["outcome"] == "undone"
+    assert seen(tenant) == before
+
+
 def test_what_stays_counts_as_needed(tenant: Tenant):
     (tenant.state / "logs/day.log").write_bytes(os.urandom(50_000))
     assert 50_000 <= tenant.run(assembled(CARRIED), {str(tenant.state): ["logs/*.log"]}) < 70_000

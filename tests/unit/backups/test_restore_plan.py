@@ -86,6 +86,11 @@ def test_a_directory_that_became_a_file_is_exchanged_whole():
     assert next(tree for tree in trees if tree.path == "/srv/home").whole
 
 
+def test_a_directory_that_is_absent_now_comes_whole_so_that_it_goes_again_in_an_undo():
+    assert all(tree.whole for tree in trees_of(manifest(), LISTING, {}, SETTINGS))
+    assert trees_at("/srv/home/logs", manifest(), LISTING, {})[0].whole
+
+
 def test_a_content_inside_another_goes_with_it():
     inner = {**UNITS, "path": "/srv/home/logs", "found": ["/srv/home/logs"]}
     trees = trees_of(manifest(contents=(inner, HOME)), LISTING, {"/srv/home": "directory"}, SETTINGS)
