@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.backups.listing import Listing, list_archive
 from engine.backups.manifest import Manifest
-from engine.backups.restore_plan import Live, Tree, check_archive, plain_path, tree_at, trees_of
+from engine.backups.restore_plan import Live, Tree, check_archive, plain_path, trees_at, trees_of
 from engine.backups.run import store_of
 from engine.errors import ArchiveRejected, Refused
 from engine.registry.model import Tenant
@@ -43,7 +43,7 @@ class Chosen:
     def trees(self, live: Live, settings: Settings) -> tuple[Tree, ...]:
         """What is replaced, where `live` is there."""
         if self.path:
-            return (tree_at(self.path, self.manifest, self.listing, live),)
+            return trees_at(self.path, self.manifest, self.listing, live)
         return trees_of(self.manifest, self.listing, live, settings)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from engine.backups import unpack
 from engine.backups.choice import Chosen
-from engine.backups.restore_plan import Tree, missing_parents
+from engine.backups.restore_plan import Tree, lies_in, missing_parents
 from engine.errors import CommandFailed, UnknownState
 from engine.hosts.session import Session
 from engine.recovery import sets
@@ -30,10 +30,18 @@ from engine.updater.safety_net import SafetyNet
 EXCHANGE = Path(__file__).with_name("exchange_script.py").read_text()
 MEBIBYTE = 1024 * 1024
 
-_START = """
-problems = [units.systemctl("start", name) for name in PARAMETERS["units"] if units.show(name, "LoadState") == "loaded"]
+_SETTLE_UNITS = """
+problems = [
+    units.systemctl(verb, name)
+    for verb, names in PARAMETERS.items() for name in names if units.show(name, "LoadState") == "loaded"
+]
 RESULT = [problem for problem in problems if problem]
 """
+
+
+def set_of(run: str) -> str:
+    """The recovery set that the restore `run` moves files into; one of its own name may be its installation's."""
+    return f"{run}-restore"
 
 
 @dataclass
@@ -51,6 +59,7 @@ class Exchange:
     trees: tuple[Tree, ...] = ()
     has_begun: bool = False
     _stopped: Sequence[str] = field(default=())
+    _running: Sequence[str] = field(default=())
 
     def bring(self) -> None:
         """Have the archive beside the live files, every file and every database of it checked.
@@ -64,9 +73,9 @@ class Exchange:
         self.trees = chosen.trees(found.live, self._settings)
         there = [tree for tree in self.trees if tree.path in chosen.listing]
         reserve = self._settings.recovery.reserve_mebibytes * MEBIBYTE
-        needed = unpack.needed_bytes(chosen.listing, there, reserve)
+        needed = unpack.needed_bytes(chosen.listing, there, reserve) + unpack.carried_bytes(session, self.trees)
         unpack.require_room(found, self.trees, needed, self._slug)
-        unpack.unpack(session, chosen.file, run, there, self._settings.backup.seconds)
+        unpack.unpack(session, chosen.file, run, chosen.listing, there, self._settings.backup.seconds)
         checked = unpack.check(session, run, chosen.listing, there, chosen.manifest)
         self.job.tell(Phase.UNPACK, f"{checked} members are as they were, {self._databases(there)} databases sound")
 
@@ -76,8 +85,7 @@ class Exchange:
         The tenant's marker becomes the archive's, unless only a path of it is restored. Raises :class:`NotQuiet`.
         """
         moved = tuple(tree.document() for tree in self.trees)
-        # A run that installs the server first has taken a set of its own name already.
-        change = sets.Change(f"{self.job.run_id}-restore", marker, head, moved=moved)
+        change = sets.Change(set_of(self.job.run_id), marker, head, moved=moved)
         gateway = self._settings.gateway if self._needs_stop else None
         if gateway is None:
             self._window(None, change)
@@ -85,14 +93,22 @@ class Exchange:
             self._window_in_silence(gateway, change)
 
     def settle(self, version: Version | None) -> None:
-        """Put the rendered set of `version` in force, and start again what was stopped; the gateway stays stopped."""
-        workspace, tenant = self.job.workspace, self.job.tenant
-        rendered = render_at(workspace, tenant, version or ZERO)
+        """Put the rendered set of `version` in force, and let the units run from it; a stopped gateway stays stopped.
+
+        Of the rendered set only what lies in the path, where one is restored.
+        """
+        rendered = render_at(self.job.workspace, self.job.tenant, version or ZERO)
         for difference in compare(rendered, self.session.probe().rendered):
-            write_rendered(self.session, difference)
+            if self.chosen.path is None or lies_in(difference.rendered.file.path, [self.chosen.path]):
+                write_rendered(self.session, difference)
         self.session.check("systemctl daemon-reload")
         problems = self.session.run_script(
-            assembled(_START), {"units": list(self._stopped)}, label="start what was stopped"
+            assembled(_SETTLE_UNITS),
+            {
+                "start": list(self._stopped),
+                "reload-or-restart": list(self._running) if self._is_read_by_services else [],
+            },
+            label="start what was stopped",
         )
         if problems:
             raise CommandFailed(
@@ -104,17 +120,29 @@ class Exchange:
         """Whether the gateway had to be stopped, and is to be started again."""
         return self._settings.gateway is not None and self._needs_stop
 
+    @property
+    def reason(self) -> str:
+        """What the restart of a gateway that was stopped is owed for."""
+        return f"restore of archive {self.chosen.archive}"
+
     def _window_in_silence(self, gateway: Gateway, change: sets.Change) -> None:
         quiesce = self._settings.quiesce
-        restart = OwedRestart(self.job, self.session, self.net)
         self.job.enter(Phase.QUIESCE, "the gateway must be stopped for the restore")
         polls_left = quiesce.polls
         while polls_left > 0:
-            polls_left -= restart.await_silence(gateway, polls_left)
+            polls_left -= self._await_silence(gateway, polls_left)
             if self._window(gateway, change):
                 return
             self.job.enter(Phase.QUIESCE, "a message came between the gate and the stop")
         raise not_quiet(quiesce, self._slug)
+
+    def _await_silence(self, gateway: Gateway, polls: int) -> int:
+        """Wait for silence; how many polls it took. A history that says nothing may be what is to be restored."""
+        try:
+            return OwedRestart(self.job, self.session, self.net).await_silence(gateway, polls)
+        except UnknownState as error:
+            self.job.tell(Phase.QUIESCE, f"{error.message}; the restore was confirmed, so it counts as silent")
+            return 1
 
     def _window(self, gateway: Gateway | None, change: sets.Change) -> bool:
         """Go through the window; False where the last look before the stop found a conversation."""
@@ -128,18 +156,14 @@ class Exchange:
             assembled(EXCHANGE), self._parameters(gateway), label="exchange the files for the archive's"
         )
         if result["outcome"] == "exchanged":
-            self._stopped = result["stopped"]
+            self._stopped, self._running = result["stopped"], result["running"]
+            if result["unknown"]:
+                self.job.tell(Phase.EXCHANGE, f"stopped although its history cannot be read: {result['unknown']}")
             return True
         if result["outcome"] == "failed":
             raise CommandFailed(f"the files could not be exchanged: {result['problem']}", where=self._slug)
         self._call_off()
-        if result["outcome"] == "busy":
-            return False
-        raise UnknownState(
-            f"whether the gateway is in conversation is unknown: {result['problem']}",
-            where=self._slug,
-            hint="look at the runtime's database on the host; nothing was stopped",
-        )
+        return False
 
     def _call_off(self) -> None:
         """Nothing was touched: neither the dead-man nor the set is wanted."""
@@ -161,17 +185,11 @@ class Exchange:
             "tree": unpack.tree_of(self.job.run_id),
             "moved": [tree.document() for tree in self.trees],
             "parents": parents,
-            "gateway": gateway
-            and {
-                "unit": gateway.unit,
-                "database": gateway.database,
-                "silence_seconds": silence,
-                "empty_is_quiet": gateway.empty_history_is_quiet,
-            },
+            "gateway": gateway and {"unit": gateway.unit, "database": gateway.database, "silence_seconds": silence},
             "own_gateway": self._settings.gateway.unit if self._settings.gateway else "",
             "holders_only": bool(self.chosen.path),
             "own": {} if self.chosen.path else self._own_files(),
-            "owe": f"restore of archive {self.chosen.archive}",
+            "owe": self.reason,
         }
 
     def _own_files(self) -> Mapping[str, str | None]:
@@ -182,13 +200,33 @@ class Exchange:
 
     @property
     def _needs_stop(self) -> bool:
-        return self.chosen.path is None or any(tree.kind is ContentKind.STATE for tree in self.trees)
+        if self.chosen.path is None or any(tree.kind is ContentKind.STATE for tree in self.trees):
+            return True
+        return any(
+            lies_in(path, [self.chosen.path]) or lies_in(self.chosen.path, [path]) for path in self._gateway_files
+        )
+
+    @property
+    def _is_read_by_services(self) -> bool:
+        """Whether a unit that has nothing open there may run from it; which one is not declared."""
+        paths = [tree.path for tree in self.trees]
+        return any(tree.kind is ContentKind.CONFIGURATION for tree in self.trees) or any(
+            file.reload and lies_in(file.path, paths) for file in self._settings.rendered
+        )
+
+    @property
+    def _gateway_files(self) -> tuple[str, ...]:
+        """What the gateway reads only when it starts, beside its state."""
+        gateway = self._settings.gateway
+        rendered = [file.path for file in self._settings.rendered if file.restart]
+        if gateway is None:
+            return tuple(rendered)
+        unit = f"{sets.UNITS}/{gateway.unit}"
+        return (*rendered, gateway.config_file, unit, f"{unit}.d")
 
     def _databases(self, trees: Sequence[Tree]) -> int:
-        return sum(
-            any(path == tree.path or path.startswith(tree.path + "/") for tree in trees)
-            for path in self.chosen.manifest.databases
-        )
+        paths = [tree.path for tree in trees]
+        return sum(lies_in(path, paths) for path in self.chosen.manifest.databases)
 
     @property
     def _settings(self) -> Settings:

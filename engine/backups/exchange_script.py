@@ -2,11 +2,11 @@
 
 Reads ``PARAMETERS``: ``set`` (the recovery set's run), ``tree`` (where the archive lies, checked), ``moved`` [{path,
 kind, exclude, carry, whole}] as the set has them, ``parents`` {path: entry}, ``gateway`` {unit, database,
-silence_seconds, empty_is_quiet} or null where it need not be stopped, ``own_gateway`` (its unit), ``holders_only``
-(stop only those other units that have something open there), ``own`` {file of the engine's own: text or null}, ``owe``
-(why a stopped gateway's restart is owed). Leaves
-``RESULT``: {"outcome": "exchanged", "stopped": [units]}, {"outcome": "busy"}, or {"outcome": "unknown" | "failed",
-"problem"}; after "failed" the recovery set must be put back.
+silence_seconds} or null where it need not be stopped, ``own_gateway`` (its unit), ``holders_only`` (stop only those
+other units that have something open there), ``own`` {file of the engine's own: text or null}, ``owe`` (why a stopped
+gateway's restart is owed). Leaves ``RESULT``: {"outcome": "exchanged", "stopped": [units], "running": [units that were
+left alone], "unknown": why nothing is known of conversations, or ""}, {"outcome": "busy"}, or {"outcome": "failed",
+"problem"}, after which the recovery set must be put back.
 """
 
 # mypy: disallow-untyped-defs=False, disallow-untyped-calls=False, disallow-incomplete-defs=False
@@ -24,19 +24,20 @@ sets: Any = globals()["sets"]
 
 
 def run(parameters):
-    gateway = parameters["gateway"]
+    gateway, unknown = parameters["gateway"], ""
     if gateway:
         try:
             if has_process(gateway["unit"]) and not is_silent(gateway):
                 return {"outcome": "busy"}
         except (OSError, sqlite3.Error, TypeError) as error:
-            return {"outcome": "unknown", "problem": str(error)}
+            # Such a history may be why somebody wants the archive's.
+            unknown = str(error)
     try:
         if gateway:
             owe(parameters["owe"])
-        stopped = stop(parameters)
+        stopped, running = stop(parameters)
         exchange(parameters)
-        return {"outcome": "exchanged", "stopped": stopped}
+        return {"outcome": "exchanged", "stopped": stopped, "running": running, "unknown": unknown}
     except (OSError, Failed) as error:
         return {"outcome": "failed", "problem": str(error)}
 
@@ -55,7 +56,7 @@ def has_process(unit):
 
 
 def is_silent(gateway):
-    """Whether the newest message is old enough, as in every restart window."""
+    """Whether the newest message is old enough, as in every restart window; without one there is none to cut off."""
     if not stat.S_ISREG(os.lstat(gateway["database"]).st_mode):
         raise TypeError("the database is not a regular file")
     connection = sets.open_database(gateway["database"])
@@ -63,23 +64,24 @@ def is_silent(gateway):
         newest = connection.execute("SELECT MAX(timestamp) FROM messages").fetchone()[0]
     finally:
         connection.close()
-    return gateway["empty_is_quiet"] if newest is None else time.time() - newest >= gateway["silence_seconds"]
+    return newest is None or time.time() - newest >= gateway["silence_seconds"]
 
 
 def stop(parameters):
-    """Stop what may have the files open that are exchanged; the units that ran, the gateway apart."""
+    """Stop what may have the files open that are exchanged; the units that ran and those that do, the gateway apart."""
     known = moves.read_json(sets.directory_of(parameters["set"]) + "/set.json")["units"]
-    names = [name for name in known if known[name]["active"] and name != parameters["own_gateway"]]
+    active = [name for name in known if known[name]["active"] and name != parameters["own_gateway"]]
+    names = active
     if parameters["holders_only"]:
         holding = holders([tree["path"] for tree in parameters["moved"]])
-        names = [name for name in names if name in holding]
+        names = [name for name in active if name in holding]
     names = units.starters_first(names)
     gateway = [parameters["gateway"]["unit"]] if parameters["gateway"] else []
     for name in [*gateway, *names]:
         problem = units.systemctl("stop", name)
         if problem:
             raise Failed(problem)
-    return names
+    return names, [name for name in active if name not in names]
 
 
 def owe(reason):
@@ -116,7 +118,7 @@ def exchange(parameters):
         ensure_parent(path, entry)
     for number, tree in enumerate(parameters["moved"]):
         saved, new = f"{directory}/moved/{number}", parameters["tree"] + tree["path"]
-        carry(tree, new)
+        carry(tree, parameters["tree"])
         moves.ensure_directory(os.path.dirname(tree["path"]))
         if tree["whole"]:
             moves.replace_file(tree["path"], new, saved, saved + ".json")
@@ -135,14 +137,23 @@ def ensure_parent(path, entry):
         moves.dress_directory(path, entry)
 
 
-def carry(tree, new):
-    """Copy to the archive's tree what is in no archive and lies deeper in the live one than the exchange goes."""
-    if not tree["carry"]:
-        return
-    for entry in trees.entries(tree["path"]):
-        place, stays = f"{new}/{entry['path']}", trees.is_excluded(entry["path"], tree["carry"])
-        if stays and os.path.isdir(os.path.dirname(place)) and not os.path.lexists(place):
-            trees.copy_tree(f"{tree['path']}/{entry['path']}", place)
+def carry(tree, unpacked):
+    """Copy to the archive's tree what is in no archive and lies deeper in the live one than the exchange goes.
+
+    Links in the archive are an account's: what lies behind one now stays behind.
+    """
+    for relative in trees.matching(tree["path"], tree["carry"]):
+        path = f"{tree['path']}/{relative}"
+        try:
+            directory = trees.open_below(unpacked, os.path.dirname(path))
+        except trees.ABSENT:
+            continue
+        try:
+            name = os.path.basename(path)
+            if not trees.exists(name, directory):
+                trees.copy_tree(path, f"/proc/self/fd/{directory}/{name}")
+        finally:
+            os.close(directory)
 
 
 def put_own(path, text):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,8 @@ MEMBER_BYTES = 4096
 class Listed:
     """One member, in the words of the host-side scripts: `kind` is ``file``, ``directory``, ``link`` or ``special``.
 
-    `sha256` and `size` are a file's, `target` is a link's.
+    `sha256` and `size` are a file's, `target` is a link's. `source` is the path of the member that has the content of
+    a hard link.
     """
 
     kind: str
@@ -35,6 +36,7 @@ class Listed:
     size: int = 0
     sha256: str | None = None
     target: str | None = None
+    source: str | None = None
 
     def document(self) -> dict[str, Any]:
         return asdict(self)
@@ -59,6 +61,13 @@ def below(listing: Listing, path: str) -> Iterator[tuple[str, Listed]]:
     return ((name, member) for name, member in listing.items() if name == path or name.startswith(prefix))
 
 
+def sources(listing: Listing, paths: Iterable[str]) -> dict[str, Listed]:
+    """The members outside `paths` that have the content of hard links at or below them."""
+    inside = {name: member for path in paths for name, member in below(listing, path)}
+    wanted = (member.source for member in inside.values())
+    return {source: listing[source] for source in wanted if source is not None and source not in inside}
+
+
 def _list(path: Path, manifest: Manifest) -> Listing:
     listing: dict[str, Listed] = {}
     with open_archive(path) as reader:
@@ -81,7 +90,7 @@ def _listed(entry: Entry, listing: Listing, path: Path) -> Listed:
         case Kind.HARD_LINK:
             if member.target not in listing:
                 raise ArchiveRejected(f"{member.path} is a link to {member.target}, which is missing", where=str(path))
-            return listing[member.target]
+            return replace(listing[member.target], source=member.target)
         case Kind.LINK:
             return _made(member, "link", target=member.target)
         case Kind.DIRECTORY:

@@ -7,12 +7,22 @@ from dataclasses import dataclass, replace
 
 from engine.backups import unpack
 from engine.backups.choice import Chosen, choose
-from engine.backups.exchange import Exchange
+from engine.backups.exchange import Exchange, set_of
 from engine.backups.scratch import tell_nobody
-from engine.errors import CommandLost, ExitCode, RollbackFailed, StaleRun, TenantryError, Unreachable
+from engine.errors import (
+    CommandLost,
+    ExitCode,
+    Refused,
+    RollbackFailed,
+    StaleRun,
+    TenantryError,
+    UnknownState,
+    Unreachable,
+)
 from engine.hosts.ledger import Ledger
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
+from engine.hosts.status import Status
 from engine.provision.installer import Deploys, Provision, require_verified
 from engine.records import RunResult
 from engine.recovery.assembly import assembled
@@ -33,6 +43,13 @@ from engine.updater.workspace import Workspace
 
 # Nothing can or may be done from here, or it was tried.
 OUT_OF_REACH = (CommandLost, Unreachable, StaleRun, RollbackFailed)
+
+# The set of a change that some run began, and that none has ended or taken back.
+_OPEN = """
+opened = moves.read_json(sets.recovery() + "/open.json")
+found = opened and moves.read_json(sets.directory_of(opened["run"]) + "/set.json")
+RESULT = opened["run"] if found and not (found.get("moved") or found.get("undone")) else None
+"""
 
 Mark = Callable[[str], None]
 """Takes the name of a part of a restore when it is over."""
@@ -66,7 +83,8 @@ def restore(workspace: Workspace, tenant: Tenant, wish: Wish, *, onto: bool = Fa
             chosen = choose(workspace, tenant, wish.archive, wish.path)
             job.tell(Phase.ARCHIVE, f"archive {chosen.archive} of version {chosen.version or 'zero'} is whole")
             if onto:
-                return Provision(job, pool, deploys, sender, finish=Onto(chosen).finish).run()
+                finish = Onto(chosen, hint=blank_words(tenant, chosen)).finish
+                return Provision(job, pool, deploys, sender, finish=finish).run()
             job.enter(Phase.CONNECT, "connecting")
             with pool.session(tenant) as session:
                 return InPlace(job, session, chosen, sender).run()
@@ -93,37 +111,86 @@ class InPlace:
         self.session.claim(self.job.run_id)
         status = self.session.probe()
         if status.armed:
-            # Dead or alive: a restore may be what this tenant needs.
-            fall = SafetyNet(self.job, self.session).finish(status)
-            self.job.tell(Phase.ROLLBACK, fall.error.message)
+            self._finish_rollback(status)
             status = self.session.probe()
-        marker = version_of_record(self.job.tenant, status)
-        return restore_over(self.job, self.session, self.chosen, self.sender, marker)
+        if self.chosen.path:
+            self._refuse_unfinished(status)
+        outcome = restore_over(self.job, self.session, self.chosen, self.sender, self._marker(status))
+        if outcome.error:
+            return outcome
+        kept = set_of(self.job.run_id)
+        way_back = f"what it replaced is in recovery set {kept}: tenantry rollback {outcome.slug} --to {kept}"
+        return replace(outcome, messages=(*outcome.messages, way_back))
+
+    def _finish_rollback(self, status: Status) -> None:
+        """Finish the rollback of an earlier run. Dead or alive: a restore may be what this tenant needs."""
+        net = SafetyNet(self.job, self.session)
+        try:
+            message = net.finish(status).error.message
+        except RollbackFailed as error:
+            if self.chosen.path:
+                raise
+            # Nobody can put it back to that set, and the archive takes the place of everything.
+            net.disarm()
+            message = f"{error.message}; the restore goes on over what is there"
+        self.job.tell(Phase.ROLLBACK, message)
+
+    def _refuse_unfinished(self, status: Status) -> None:
+        """Raise :class:`Refused` where one path would come into the middle of a change."""
+        run = self.session.run_script(assembled(_OPEN), {}, label="look for a change that is not ended")
+        slug = self.job.tenant.slug
+        if run or status.owed.switches:
+            raise Refused(
+                f"run {run} has begun a change that is not ended" if run else "an upgrade of the runtime is owed",
+                where=slug,
+                hint=f"end it first: tenantry converge {slug}; or take it back: tenantry rollback {slug}",
+            )
+
+    def _marker(self, status: Status) -> Version | None:
+        """The version of record. One that cannot be read is as good as none: the archive's takes its place."""
+        try:
+            return version_of_record(self.job.tenant, status)
+        except UnknownState as error:
+            if self.chosen.path:
+                raise
+            self.job.tell(Phase.PROBE, f"{error.message}; the archive's takes its place")
+            return None
 
 
 @dataclass
 class Onto:
     """What follows the installation of a new server: the archive's version, the archive, then the head.
 
-    `mark` hears of each part that is over.
+    `mark` hears of each part that is over. `hint` is what a person is told of a server that the archive did not come
+    onto.
     """
 
     chosen: Chosen
     mark: Mark = lambda part: None
+    hint: str = ""
 
     def finish(self, job: Job, session: Session, sender: Sender) -> Outcome:
         """Everything from phase B to the acceptance check."""
         self.mark("provision")
+        try:
+            outcome = self._restore(job, session, sender)
+        except OUT_OF_REACH:
+            raise
+        except TenantryError as error:
+            error.hint = "; ".join(filter(None, (error.hint, self.hint)))
+            raise
+        if outcome.error:
+            return replace(outcome, result=RunResult.FAILED)
+        found = require_verified(job, session)
+        self.mark("verify")
+        return replace(outcome, messages=(*outcome.messages, f"verify: {found.summary}"))
+
+    def _restore(self, job: Job, session: Session, sender: Sender) -> Outcome:
         version = self.chosen.version
         if version:
             self._reach(version, job, session)
             self.mark("archive's version")
-        outcome = restore_over(job, session, self.chosen, sender, version, self.mark)
-        if outcome.error:
-            return outcome
-        found = require_verified(job, session)
-        self.mark("verify")
-        return replace(outcome, messages=(*outcome.messages, f"verify: {found.summary}"))
+        return restore_over(job, session, self.chosen, sender, version, self.mark, back_words=self.hint)
 
     def _reach(self, version: Version, job: Job, session: Session) -> None:
         """Converge to the archive's version, of which no owner is told."""
@@ -137,15 +204,30 @@ class Onto:
             )
 
 
+def blank_words(tenant: Tenant, chosen: Chosen) -> str:
+    """What a person is told of a rebuilt server that the archive did not come onto."""
+    return (
+        "the server is a new installation without the archive's files, which its owner may reach already; once the "
+        f"cause is corrected: tenantry restore {tenant.slug} --archive {chosen.archive} --confirm {tenant.slug}"
+    )
+
+
 def restore_over(
-    job: Job, session: Session, chosen: Chosen, sender: Sender, marker: Version | None, mark: Mark = lambda part: None
+    job: Job,
+    session: Session,
+    chosen: Chosen,
+    sender: Sender,
+    marker: Version | None,
+    mark: Mark = lambda part: None,
+    *,
+    back_words: str = "",
 ) -> Outcome:
     """Put the archive over a provisioned tenant at `marker`, in a session that has claimed it.
 
     An outcome with an error is one of a tenant that was put back. Raises what stopped it before anything was touched,
     and what happened on a host that is out of reach: there the dead-man acts.
     """
-    net = SafetyNet(job, session, on_any_failure=True)
+    net = SafetyNet(job, session, on_any_failure=True, back_words=back_words)
     exchange = Exchange(job, session, chosen, net)
     try:
         exchange.bring()
@@ -205,10 +287,10 @@ def _only_path(exchange: Exchange, marker: Version | None) -> Outcome:
     restart = OwedRestart(job, session, net).carry_out() if exchange.stops_gateway else None
     _prove_life(exchange, restart)
     net.confirm()
+    # What other runs owe, have open or hold the tenant for is theirs.
     if restart:
-        Ledger(session).restarted()
-    else:
-        session.run_script(assembled("RESULT = sets.close(PARAMETERS['run'])"), {"run": net.set_run})
+        Ledger(session).restarted_for(session.probe().owed, exchange.reason)
+    session.run_script(assembled("RESULT = sets.close(PARAMETERS['run'])"), {"run": net.set_run})
     version = str(marker) if marker else None
     return Outcome(
         slug=job.tenant.slug,

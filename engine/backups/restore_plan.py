@@ -19,6 +19,9 @@ from engine.releases.model import Manifest
 from engine.releases.version import Version
 
 DIRECTORY = "directory"
+# Files that SQLite keeps beside a database. No archive holds them, and one that is left beside another database than
+# its own is replayed into that.
+SIDECARS = ("-wal", "-shm", "-journal")
 
 Live = Mapping[str, str]
 """What kind of thing is at each path on the tenant now; absent paths are missing."""
@@ -94,18 +97,22 @@ def trees_of(manifest: ArchiveManifest, listing: Listing, live: Live, settings: 
     """
     trees: dict[str, Tree] = {}
     for path, content in sorted(_roots(manifest, live), key=lambda root: root[0].count("/")):
-        if not _lies_in(path, trees):
+        if not lies_in(path, trees):
             tree = _tree(path, content, listing.get(path), live.get(path))
             trees[path] = tree
     links = {settings.gateway.runtime_link} if settings.gateway else set()
     for path, member in listing.items():
-        if path not in links and not _lies_in(path, (*trees, HOME)) and member.kind != DIRECTORY:
+        if path not in links and not lies_in(path, (*trees, HOME)) and member.kind != DIRECTORY:
             trees[path] = Tree(path, ContentKind.CONFIGURATION, (), whole=True)
-    return tuple(trees.values())
+    return _with_sidecars(trees.values(), manifest)
 
 
-def tree_at(path: str, manifest: ArchiveManifest, listing: Listing, live: Live) -> Tree:
-    """The one path that a partial restore replaces; raises :class:`InvalidInput` or :class:`Refused`."""
+def trees_at(path: str, manifest: ArchiveManifest, listing: Listing, live: Live) -> tuple[Tree, ...]:
+    """What a partial restore of one path replaces; raises :class:`InvalidInput` or :class:`Refused`."""
+    return _with_sidecars([_tree_at(path, manifest, listing, live)], manifest)
+
+
+def _tree_at(path: str, manifest: ArchiveManifest, listing: Listing, live: Live) -> Tree:
     wanted = plain_path(path)
     for content in manifest.contents:
         for root in content["found"]:
@@ -142,6 +149,11 @@ def missing_parents(tree: Tree, listing: Listing) -> dict[str, Listed]:
     return {path: listing[path] for path in reversed(parents) if path in listing}
 
 
+def lies_in(path: str, roots: Iterable[str]) -> bool:
+    """Whether `path` is one of these, or below one."""
+    return any(path == root or path.startswith(root + "/") for root in roots)
+
+
 def kinds_of(trees: Iterable[Tree]) -> frozenset[ContentKind]:
     return frozenset(tree.kind for tree in trees)
 
@@ -159,10 +171,21 @@ def _same_depth(path: str, pattern: str) -> bool:
 
 
 def _tree(path: str, content: Mapping[str, Any], ours: Listed | None, now: str | None) -> Tree:
-    is_directory = (ours is None or ours.kind == DIRECTORY) and now in (None, DIRECTORY)
+    # What is absent goes back as a whole too: the children's way back would leave an empty directory.
+    is_directory = (ours is None or ours.kind == DIRECTORY) and now == DIRECTORY
     # A match of a pattern that the archive lacks goes as a whole: nobody declared the directory itself.
     is_extra = ours is None and path != content["path"]
     return Tree(path, ContentKind(content["kind"]), tuple(content["exclude"]), whole=is_extra or not is_directory)
+
+
+def _with_sidecars(trees: Iterable[Tree], manifest: ArchiveManifest) -> tuple[Tree, ...]:
+    """The trees, and beside each that is a database itself what SQLite may have left there."""
+    databases = manifest.databases
+    sidecars = [
+        Tree(tree.path + end, tree.kind, (), whole=True) for tree in trees if tree.path in databases for end in SIDECARS
+    ]
+    taken = {tree.path: tree for tree in (*sidecars, *trees)}
+    return tuple(taken.values())
 
 
 def _inner(patterns: Sequence[str], relative: str) -> Iterator[str]:
@@ -172,10 +195,6 @@ def _inner(patterns: Sequence[str], relative: str) -> Iterator[str]:
         wanted = pattern.strip("/").split("/")
         if len(wanted) > len(parts) and all(map(fnmatchcase, parts, wanted)):
             yield "/".join(wanted[len(parts) :])
-
-
-def _lies_in(path: str, roots: Iterable[str]) -> bool:
-    return any(path == root or path.startswith(root + "/") for root in roots)
 
 
 def _refuse_edited(edited: Sequence[Any], manifest: ArchiveManifest, slug: str) -> None:

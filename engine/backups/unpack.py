@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from engine.backups.listing import MEMBER_BYTES, Listing, below
+from engine.backups.listing import MEMBER_BYTES, Listed, Listing, below, sources
 from engine.backups.manifest import Manifest
 from engine.backups.restore_plan import Live, Tree
 from engine.errors import ArchiveRejected, Refused
@@ -32,6 +32,13 @@ zstd --quiet --decompress --stdout | {{
   cat > /dev/null
   exit $status
 }}
+"""
+
+CARRIED = """
+RESULT = sum(
+    trees.measure(f"{tree}/{relative}")
+    for tree, patterns in PARAMETERS.items() for relative in trees.matching(tree, patterns)
+)
 """
 
 
@@ -68,9 +75,17 @@ def require_room(found: Found, trees: Iterable[Tree], needed_bytes: int, where: 
         )
 
 
+def carried_bytes(session: Session, trees: Iterable[Tree]) -> int:
+    """What of the live trees is copied into the archive's, because it stays although what it lies in is replaced."""
+    carried = {tree.path: list(tree.deeper) for tree in trees if tree.deeper}
+    return int(session.run_script(assembled(CARRIED), carried, label="measure what stays")) if carried else 0
+
+
 def needed_bytes(listing: Listing, trees: Iterable[Tree], reserve_bytes: int) -> int:
     """What the unpacked trees take, a block for each member, and what must stay free."""
-    members = [member for tree in trees for _, member in below(listing, tree.path)]
+    paths = [tree.path for tree in trees]
+    members: list[Listed] = [member for path in paths for _, member in below(listing, path)]
+    members += sources(listing, paths).values()
     return reserve_bytes + sum(member.size + MEMBER_BYTES for member in members)
 
 
@@ -79,9 +94,11 @@ def tree_of(run: str) -> str:
     return f"{RESTORE}/{run}/tree"
 
 
-def unpack(session: Session, archive: Path, run: str, trees: Iterable[Tree], seconds: float) -> None:
+def unpack(session: Session, archive: Path, run: str, listing: Listing, trees: Iterable[Tree], seconds: float) -> None:
     """Stream the archive to the tenant and unpack these trees of it; raises :class:`CommandFailed`."""
-    names = shlex.join(["--", *(tree.path.lstrip("/") for tree in trees)])
+    paths = [tree.path for tree in trees]
+    # tar makes a hard link of what it has made already.
+    names = shlex.join(["--", *(path.lstrip("/") for path in (*paths, *sources(listing, paths)))])
     program = _UNPACK.format(directory=shlex.quote(tree_of(run)), names=names)
     with archive.open("rb") as source:
         session.check(

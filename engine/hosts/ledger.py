@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from engine.hosts.session import Session
-from engine.hosts.status import OwedNote
+from engine.hosts.status import Owed, OwedNote
 from engine.releases.version import Version
 
 SCRIPT = Path(__file__).with_name("ledger_script.py").read_text()
@@ -49,6 +49,10 @@ class Ledger:
     def restarted(self) -> None:
         """Clear what the window was owed for, after a run that leaves the marker where it is; close the change."""
         self._write(settle=WINDOW_DONE, close={})
+
+    def restarted_for(self, owed: Owed, reason: str) -> None:
+        """Clear `reason` of the restarts in `owed`; what else is owed, and what is open or held, stays."""
+        self._write(settle={"restart": [item for item in owed.restart if item != reason]})
 
     def receipt(self, name: str, content: Mapping[str, Any]) -> None:
         """Record that a phase of provisioning is complete."""

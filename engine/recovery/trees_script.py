@@ -76,6 +76,23 @@ def open_directory(path):
         os.close(parent)
 
 
+def open_below(base, relative):
+    """The directory `relative` below `base`, open; no link below `base` is followed, whoever made it.
+
+    Raises what :data:`ABSENT` names where it is not there, or something else than directories leads to it.
+    """
+    directory = open_directory(base)
+    try:
+        for name in filter(None, relative.split("/")):
+            following = os.open(name, DIRECTORY, dir_fd=directory)
+            os.close(directory)
+            directory = following
+        return directory
+    except BaseException:
+        os.close(directory)
+        raise
+
+
 def link_target(name, directory):
     """Where a link leads; None for what is no link or not there."""
     try:
@@ -230,6 +247,13 @@ def entries(path, exclude=()):
         return [entry for entry, _, _ in walk(parent, name, exclude)]
     finally:
         os.close(parent)
+
+
+def matching(path, patterns):
+    """The paths below the tree that a pattern matches."""
+    if not patterns:
+        return []
+    return [entry["path"] for entry in entries(path) if is_excluded(entry["path"], patterns)]
 
 
 def look(path):

@@ -37,7 +37,9 @@ class SafetyNet:
     """The way back of one run.
 
     A run that is given `set_run` uses that set instead of taking one, and `on_any_failure` puts the tenant back
-    whatever stops the run, as long as its host can be reached. `head` is what the run leads to.
+    whatever stops the run, as long as its host can be reached: that is for a set which whole trees were moved into.
+    They come back as from an archive, so that no step is irreversible for it. `head` is what the run leads to.
+    `back_words` tell a person of a tenant that was put back, where that is not what it was before.
     """
 
     job: Job
@@ -46,6 +48,7 @@ class SafetyNet:
     on_any_failure: bool = False
     is_armed: bool = False
     head: str = ""
+    back_words: str = ""
     _irreversible: tuple[str, ...] = ()
     _before: Status | None = field(default=None, repr=False)
 
@@ -78,7 +81,7 @@ class SafetyNet:
 
     def record_irreversible(self, step: str) -> None:
         """Record that `step`, which is about to run, leaves no way back."""
-        if self.set_run and step not in self._irreversible:
+        if self.set_run and not self.on_any_failure and step not in self._irreversible:
             sets.record_irreversible(self.session, self.set_run, step)
             self._irreversible = (*self._irreversible, step)
 
@@ -183,12 +186,14 @@ class SafetyNet:
             return TenantryError(
                 f"rolled back, because {cause.message}",
                 where=self._slug,
-                hint=f"the tenant is as it was before and held until there is a newer head, or: {retry}",
+                hint=self.back_words
+                or f"the tenant is as it was before and held until there is a newer head, or: {retry}",
             )
         return TenantryError(
             f"rolled back, because {cause.message}; but afterwards too {fall.error.message}",
             where=self._slug,
-            hint=f"the tenant's files are as they were before; it is held until there is a newer head, or: {retry}",
+            hint=self.back_words
+            or f"the tenant's files are as they were before; it is held until there is a newer head, or: {retry}",
         )
 
     def _now(self) -> float:

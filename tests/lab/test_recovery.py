@@ -346,9 +346,13 @@ def test_a_rollback_to_a_version_and_to_one_that_no_set_leads_to(good: LightFlee
     assert done.returncode == ExitCode.DONE, errors
     assert "in conversation is unknown" in errors and "because a person says so" in errors
     assert look(good) == before
+    # The set of the first release is left, and behind that nothing.
+    done = good.cli("rollback", "maple")
+    _, errors = done.communicate(timeout=120)
+    assert done.returncode == ExitCode.DONE and good.marker("maple") is None, errors
     nothing = good.cli("rollback", "maple")
     _, errors = nothing.communicate(timeout=60)
-    assert nothing.returncode == ExitCode.DONE or "no recovery set" in errors
+    assert nothing.returncode == ExitCode.FAILED and "no recovery set" in errors
 
 
 def test_a_person_who_is_killed_in_a_rollback_leaves_a_tenant_that_answers(good: LightFleet):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from typing import Any
 
 import pytest
 import yaml
@@ -14,6 +15,14 @@ from engine.records import RunResult
 from engine.updater.events import Event, Phase
 from tests.lab.light_fleet import LightFleet
 from tests.lab.restores import HEAD, back_up, fill, is_alive, leftovers, restored, seen
+from tests.lab.waiting import until
+
+CLEAN = """
+systemctl stop light-helper 2>/dev/null
+rm -rf /etc/light /etc/systemd/system/light-stray.service /etc/systemd/system/light-helper.service
+systemctl daemon-reload
+userdel keeper 2>/dev/null || true
+"""
 
 CHANGE = """
 set -e
@@ -28,11 +37,37 @@ echo bye > /etc/light/greeting
 python3 -c "import sqlite3; c = sqlite3.connect('ledger.db'); c.execute('DELETE FROM entries'); c.commit()"
 """
 
+HOLD = """
+echo '{"head": "2026.10.3", "run": "r0", "at": 1, "reason": "for now", "by": "a person"}' > /var/lib/tenantry/held.json
+echo '{"restart": ["something else"]}' > /var/lib/tenantry/owed.json
+"""
+
+# It has nothing open that a restore replaces.
+HELPER = """
+set -e
+cat > /etc/systemd/system/light-helper.service <<'END'
+[Service]
+ExecStart=/bin/sh -c 'cat /etc/light/greeting > /run/light-greeting; exec sleep infinity'
+END
+systemctl daemon-reload
+systemctl start light-helper
+"""
+
+# The armed dead-man is one of a run that died, of whose set nothing is left.
+DISASTER = """
+head -c 9000 /dev/urandom > /srv/light/state.db
+rm -f /srv/light/state.db-*
+mkdir -p /var/lib/tenantry/deadman
+cat > /var/lib/tenantry/deadman/armed.json <<'END'
+{"set": "r0", "run": "r0", "head": "2026.10.3", "seconds": 1000, "at": 1, "boot_id": "b"}
+END
+"""
+
 
 @pytest.fixture
 def lived(maple: LightFleet) -> LightFleet:
     """A tenant at the head with something to lose."""
-    maple.run("maple", "rm -rf /etc/light /etc/systemd/system/light-stray.service; userdel keeper 2>/dev/null || true")
+    maple.run("maple", CLEAN)
     shutil.rmtree(maple.state / "backups", ignore_errors=True)
     assert maple.converge("maple").error is None
     fill(maple)
@@ -52,6 +87,7 @@ def test_a_restore_in_place_brings_back_every_file_row_owner_and_mode(lived: Lig
     assert lived.run("maple", "cat /srv/light/cache/blob") == "blob\n", "what no archive holds stays"
     assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
     kept = lived.run("maple", f"cat /var/lib/tenantry/recovery/{outcome.run}-restore/moved/*/stray")
+    assert f"tenantry rollback maple --to {outcome.run}-restore" in outcome.messages[-1]
     assert (kept, outcome.archive) == ("new\n", archive.archive)
 
 
@@ -79,7 +115,8 @@ def test_owners_are_those_of_the_name_and_without_one_those_of_the_number(lived:
     assert int(lived.run("maple", "stat -c %u /srv/light/diary/deep/entry")) == number
 
 
-def test_an_older_archive_meets_the_newer_installation_and_converges_forward(maple: LightFleet):
+def at_the_first_version(maple: LightFleet) -> tuple[str, dict[str, Any]]:
+    """A tenant with an archive of the first version; all of the releases, which are to be put back, and `seen`."""
     shutil.rmtree(maple.state / "backups", ignore_errors=True)
     everything = (maple.root / "releases.yaml").read_text()
     maple.write_releases(
@@ -87,7 +124,13 @@ def test_an_older_archive_meets_the_newer_installation_and_converges_forward(map
     )
     assert maple.converge("maple").error is None
     fill(maple)
+    before = seen(maple)
     back_up(maple)
+    return everything, before
+
+
+def test_an_older_archive_meets_the_newer_installation_and_converges_forward(maple: LightFleet):
+    everything, _ = at_the_first_version(maple)
     (maple.root / "releases.yaml").write_text(everything)
     assert maple.converge("maple").error is None
     maple.run("maple", "rm -r /srv/light/diary")
@@ -100,20 +143,48 @@ def test_an_older_archive_meets_the_newer_installation_and_converges_forward(map
     assert maple.run("maple", "readlink /opt/light/current").strip() == "/opt/light/1.1"
 
 
-def test_onto_a_fresh_host_the_tenant_is_what_it_was_then(lived: LightFleet):
-    before, boot = seen(lived), lived.run("maple", "cat /etc/machine-id")
-    back_up(lived)
-    outcome = restored(lived, onto=True)
-    assert (outcome.error, outcome.result) == (None, RunResult.RESTORED)
-    assert lived.run("maple", "cat /etc/machine-id") != boot
-    after = seen(lived)
-    assert after["rows"] == before["rows"]
-    # The account of the diary is nobody's here: its number stands for it.
-    differences = {
-        path for path in before["files"] | after["files"] if before["files"].get(path) != after["files"].get(path)
+def without_owners(found: dict[str, Any]) -> dict[str, Any]:
+    """What `seen` gives, with all but owner and group of the diary: on a new host its account is nobody's."""
+    files = {
+        path: [entry[0], *entry[3:]] if path.startswith("/srv/light/diary") else entry
+        for path, entry in found["files"].items()
     }
-    assert all(path.startswith("/srv/light/diary") for path in differences)
-    assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
+    return {**found, "files": files}
+
+
+def test_onto_a_fresh_host_the_tenant_is_what_it_was_then_and_goes_on_to_the_head(maple: LightFleet):
+    everything, before = at_the_first_version(maple)
+    boot = maple.run("maple", "cat /etc/machine-id")
+    then: list[dict[str, Any]] = []
+
+    def look(event: Event) -> None:
+        # The way forward begins with this question; the archive is in its place, and nothing else happened yet.
+        if event.phase is Phase.PROBE and any(earlier.phase is Phase.EXCHANGE for earlier in maple.events) and not then:
+            assert maple.marker("maple") == "2026.10.1"
+            then.append(seen(maple))
+
+    (maple.root / "releases.yaml").write_text(everything)
+    outcome = restored(maple, onto=True, report=look)
+    assert (outcome.error, outcome.result) == (None, RunResult.RESTORED)
+    assert maple.run("maple", "cat /etc/machine-id") != boot
+    assert [without_owners(found) for found in then] == [without_owners(before)]
+    after = seen(maple)
+    kept = {path for path in before["files"] if path.startswith(("/srv/light/diary", "/etc/light"))}
+    assert len(kept) > 5 and kept <= set(after["files"])
+    now, was = without_owners(after)["files"], without_owners(before)["files"]
+    assert {path: now[path] for path in kept} == {path: was[path] for path in kept}
+    assert after["rows"] == before["rows"]
+    assert is_alive(maple) and maple.marker("maple") == HEAD and leftovers(maple) == ""
+
+
+def test_a_new_server_that_the_archive_does_not_come_onto_is_called_what_it_is(lived: LightFleet):
+    lived.run("maple", "echo crash > /srv/light/fault")
+    archive = back_up(lived).archive
+    outcome = restored(lived, onto=True)
+    assert (outcome.result, outcome.exit_code) == (RunResult.FAILED, ExitCode.FAILED)
+    assert "as it was before" not in str(outcome.error) and "a new installation without" in str(outcome.error)
+    assert f"tenantry restore maple --archive {archive} --confirm maple" in str(outcome.error)
+    assert is_alive(lived) and "/srv/light/diary" not in seen(lived)["files"]
 
 
 def test_a_dry_run_tells_every_difference_and_touches_nothing(lived: LightFleet):
@@ -138,24 +209,61 @@ def test_a_dry_run_tells_every_difference_and_touches_nothing(lived: LightFleet)
 
 
 def test_one_path_of_the_state_comes_back_alone(lived: LightFleet):
+    # The archive has a hard link of it whose content lies elsewhere.
+    lived.run("maple", "echo shared > /srv/light/a-first; ln /srv/light/a-first /srv/light/diary/deep/same")
     back_up(lived)
-    lived.run("maple", CHANGE)
+    lived.run("maple", CHANGE + HOLD)
     outcome = restored(lived, path="/srv/light/diary/deep")
     assert (outcome.error, outcome.result, outcome.restarted) == (None, RunResult.RESTORED, True)
     assert lived.run("maple", "cat /srv/light/diary/deep/entry") == "first entry\n"
     assert lived.run("maple", "cat /srv/light/diary/noise /srv/light/stray") == "changed\nnew\n"
+    assert lived.run("maple", "cat /srv/light/diary/deep/same") == "shared\n"
     assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
+    # It is no answer to why somebody holds the tenant, nor to what else is owed.
+    assert "a person" in lived.run("maple", "cat /var/lib/tenantry/held.json")
+    assert lived.owed("maple")["restart"] == ["something else"]
 
 
 def test_one_path_of_the_configuration_leaves_the_gateway_running(lived: LightFleet):
+    lived.run("maple", HELPER)
     back_up(lived)
-    lived.run("maple", CHANGE)
+    lived.run("maple", CHANGE + "systemctl restart light-helper; echo drifted >> SOUL.md")
     pid = lived.run("maple", "systemctl show -P MainPID light-gateway")
     outcome = restored(lived, path="/etc/light/greeting")
     assert (outcome.error, outcome.restarted) == (None, False)
     assert lived.run("maple", "cat /etc/light/greeting") == "hello\n"
+    assert lived.run("maple", "cat /run/light-greeting") == "hello\n", "who reads it has read it again"
     assert lived.run("maple", "systemctl show -P MainPID light-gateway") == pid
-    assert leftovers(lived) == "" and lived.converge("maple").result is RunResult.UNCHANGED
+    assert "drifted" in lived.run("maple", "cat /srv/light/SOUL.md"), "that is a converge's, which restarts for it"
+    assert leftovers(lived) == "" and lived.converge("maple").restarted
+
+
+def test_the_gateway_starts_from_its_own_unit_when_that_is_restored(lived: LightFleet):
+    back_up(lived)
+    unit = "/etc/systemd/system/light-gateway.service"
+    lived.run("maple", f"echo '# drifted' >> {unit}; systemctl daemon-reload; systemctl restart light-gateway")
+    until(lambda: is_alive(lived), "the gateway runs from the other unit")
+    pid = lived.run("maple", "systemctl show -P MainPID light-gateway")
+    outcome = restored(lived, path=unit)
+    assert (outcome.error, outcome.restarted) == (None, True)
+    assert lived.run("maple", "systemctl show -P MainPID light-gateway") != pid and is_alive(lived)
+    assert "drifted" not in lived.run("maple", f"cat {unit}")
+    assert lived.converge("maple").result is RunResult.UNCHANGED
+
+
+def test_what_a_tenant_cannot_say_of_itself_any_more_stops_no_restore(lived: LightFleet):
+    before = seen(lived)
+    back_up(lived)
+    lived.run("maple", CHANGE + "echo garbled > /var/lib/tenantry/version")
+    untouched(lived, "the marker is unreadable", path="/srv/light/diary/deep")
+    lived.run("maple", DISASTER)
+    outcome = restored(lived)
+    assert (outcome.error, outcome.from_version, outcome.to_version) == (None, HEAD, HEAD)
+    said = " ".join(event.message for event in lived.events)
+    for words in ("the marker is unreadable", "it counts as silent", "cannot be put back"):
+        assert words in said
+    assert seen(lived) == before
+    assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
 
 
 def test_a_person_may_take_a_restore_back(lived: LightFleet):
@@ -231,6 +339,17 @@ def test_versions_that_this_manifest_does_not_have_are_refused(lived: LightFleet
     untouched(lived, "edited since")
 
 
+def test_one_path_does_not_come_into_the_middle_of_a_change(lived: LightFleet):
+    back_up(lived)
+    lived.run("maple", 'echo \'{"switches": {"/opt/light/current": "/opt/light/1.0"}}\' > /var/lib/tenantry/owed.json')
+    untouched(lived, "an upgrade of the runtime is owed", path="/srv/light/diary/deep")
+    lived.run("maple", "rm /var/lib/tenantry/owed.json")
+    add_release(lived, "2026.10.9", {"script": {"command": "exit 3", "effect": "/srv/light/effect"}})
+    begun = lived.converge("maple")
+    assert begun.error
+    untouched(lived, f"run {begun.run} has begun a change", path="/srv/light/diary/deep")
+
+
 def test_without_room_it_is_refused_with_figures(lived: LightFleet):
     back_up(lived)
     lived.change_settings(recovery={"reserve_mebibytes": 1 << 30})
@@ -291,15 +410,20 @@ def test_a_step_that_fails_on_the_way_forward_puts_the_old_tree_back(lived: Ligh
     back_up(lived)
     lived.run("maple", CHANGE)
     before = seen(lived)
-    releases = lived.root / "releases.yaml"
-    present = yaml.safe_load(releases.read_text())["releases"]
-    lived.write_releases(("2026.10.9", [{"script": {"command": "exit 3", "effect": "/srv/light/effect"}}]))
-    more = yaml.safe_load(releases.read_text())["releases"]
-    releases.write_text(yaml.safe_dump({"releases": present + more}))
+    # Over a step that nothing can take back, too: the whole old tree is there.
+    add_release(lived, "2026.10.9", "migrate", {"script": {"command": "exit 3", "effect": "/srv/light/effect"}})
     outcome = restored(lived)
     assert outcome.result is RunResult.ROLLED_BACK and "step script failed" in str(outcome.error)
     assert seen(lived) == before
     assert is_alive(lived) and lived.marker("maple") == HEAD and leftovers(lived) == ""
+
+
+def add_release(fleet: LightFleet, version: str, *steps: Any) -> None:
+    releases = fleet.root / "releases.yaml"
+    present = yaml.safe_load(releases.read_text())["releases"]
+    fleet.write_releases((version, steps))
+    more = yaml.safe_load(releases.read_text())["releases"]
+    releases.write_text(yaml.safe_dump({"releases": present + more}))
 
 
 def test_a_conversation_is_not_cut_off(lived: LightFleet):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from engine.backups.listing import Listed, Listing
-from engine.backups.manifest import Manifest
-from engine.backups.restore_plan import Tree, check_archive, missing_parents, plain_path, tree_at, trees_of
+from engine.backups.listing import Listed, Listing, sources
+from engine.backups.manifest import Database, Manifest
+from engine.backups.restore_plan import Tree, check_archive, missing_parents, plain_path, trees_at, trees_of
 from engine.errors import AheadOfHead, EditedRelease, InvalidInput, Refused
 from engine.registry.safeguards import ContentKind
 from engine.registry.settings import Gateway, Settings
@@ -85,6 +86,11 @@ def test_a_directory_that_became_a_file_is_exchanged_whole():
     assert next(tree for tree in trees if tree.path == "/srv/home").whole
 
 
+def test_a_directory_that_is_absent_now_comes_whole_so_that_it_goes_again_in_an_undo():
+    assert all(tree.whole for tree in trees_of(manifest(), LISTING, {}, SETTINGS))
+    assert trees_at("/srv/home/logs", manifest(), LISTING, {})[0].whole
+
+
 def test_a_content_inside_another_goes_with_it():
     inner = {**UNITS, "path": "/srv/home/logs", "found": ["/srv/home/logs"]}
     trees = trees_of(manifest(contents=(inner, HOME)), LISTING, {"/srv/home": "directory"}, SETTINGS)
@@ -93,10 +99,37 @@ def test_a_content_inside_another_goes_with_it():
 
 def test_one_path_keeps_what_is_left_out_below_it():
     live = {"/srv/home/logs": "directory"}
-    tree = tree_at("/srv/home//logs/", manifest(), LISTING, live)
+    (tree,) = trees_at("/srv/home//logs/", manifest(), LISTING, live)
     assert tree == Tree("/srv/home/logs", ContentKind.STATE, ("*.log",), whole=False)
     assert list(missing_parents(tree, LISTING)) == ["/srv/home"]
-    assert tree_at("/srv/home/state.db", manifest(), LISTING, {}).whole
+
+
+SIDECARS = ["/srv/home/state.db-wal", "/srv/home/state.db-shm", "/srv/home/state.db-journal"]
+
+
+def test_a_database_goes_with_what_sqlite_keeps_beside_it():
+    databases = {"/srv/home/state.db": Database({}, 0, 1)}
+    trees = trees_at("/srv/home/state.db", manifest(databases=databases), LISTING, {})
+    assert [tree.path for tree in trees] == [*SIDECARS, "/srv/home/state.db"]
+    assert all(tree.whole and tree.kind is ContentKind.STATE for tree in trees)
+    (plain,) = trees_at("/srv/home/state.db", manifest(), LISTING, {})
+    assert plain.whole
+
+
+def test_a_content_that_is_a_database_itself_goes_with_them_too():
+    alone = {**UNITS, "path": "/srv/home/*.db", "kind": "data", "found": ["/srv/home/state.db"]}
+    described = manifest(contents=(alone,), databases={"/srv/home/state.db": Database({}, 0, 1)})
+    # One that matches the pattern comes once.
+    live = {"/srv/home/state.db": "file", "/srv/home/state.db-wal": "file"}
+    paths = [tree.path for tree in trees_of(described, LISTING, live, SETTINGS)]
+    assert set(SIDECARS) < set(paths) and len(paths) == len(set(paths))
+
+
+def test_the_content_of_a_hard_link_is_unpacked_with_it():
+    link = replace(member(), source="/srv/home/first")
+    listing = {"/srv/home/first": member(), "/srv/home/in/a": link, "/srv/home/in/b": link, "/srv/home/other": member()}
+    assert list(sources(listing, ["/srv/home/in"])) == ["/srv/home/first"]
+    assert list(sources(listing, ["/srv/home"])) == []
 
 
 @pytest.mark.parametrize(
@@ -112,7 +145,7 @@ def test_one_path_keeps_what_is_left_out_below_it():
 )
 def test_a_path_that_cannot_be_restored(path: str, error: type[Exception], words: str):
     with pytest.raises(error, match=words):
-        tree_at(path, manifest(), LISTING, {})
+        trees_at(path, manifest(), LISTING, {})
 
 
 def test_a_path_in_its_plain_form():
