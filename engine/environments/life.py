@@ -112,8 +112,7 @@ def create(
     made += _make(parts, writer, tuple(item for item in everything if item not in stores), request)
     prove()
     if found.state is not State.READY or found.attention is not None:
-        writer.move(State.READY)
-        writer.receipt("create", "done")
+        writer.move(State.READY).receipt("create", "done")
     return made
 
 
@@ -131,6 +130,6 @@ def abandon(parts: Parts, uuid: str) -> Writer:
     found = parts.journal.required(uuid)
     if found.state is not State.CREATING:
         raise EnvironmentRefused(Refusal.NOT_CREATING, f"it is {found.state}", where=uuid)
-    writer = parts.journal.writer(uuid).fence(State.ABANDONED)
+    writer = parts.journal.writer_of(found).fence(State.ABANDONED)
     writer.receipt("abandon", "done")
     return writer
