@@ -28,6 +28,7 @@ def retire(parts: Parts, uuid: str) -> State:
     found = parts.journal.required(uuid)
     require_retirable(found)
     spec = read(found.spec)
+    parts.before_letting_go(uuid)
     writer = parts.journal.writer_of(found).retire(parts.retention if found.durable else None)
     return _let_go(parts, spec, writer, "retire", by_verb=False)
 
@@ -53,6 +54,7 @@ def run(parts: Parts, verb: Verb, uuid: str) -> State:
     word = refusal(verb, known)
     if word is not None:
         raise EnvironmentRefused(word, f"{verb} does not fit: the subject is {known.subject.state}", where=uuid)
+    parts.before_letting_go(uuid)
     state = State.RETIRING if known.subject.is_retained(known.now) else State.RECLAIMING
     writer = parts.journal.writer_of(known.subject).fence(state, known.effects)
     for effect in known.effects:
