@@ -1,4 +1,8 @@
-"""Closed words: why an environment waits for a person, and why a request was refused. Others are never said."""
+"""Closed words: why an environment waits for a person, and why a request was refused. Others are never said.
+
+Those of providers and parents are :class:`engine.environments.drivers.trouble.Trouble` and
+:class:`engine.environments.parents.recognition.Deviation`.
+"""
 
 from __future__ import annotations
 
@@ -63,6 +67,13 @@ class Refusal(StrEnum):
     CARRIES_NO_BACKUP = "carriesNoBackup"
     COPY_UNKNOWN = "copyUnknown"
     COPY_DAMAGED = "copyDamaged"
+
+
+class Noted(StrEnum):
+    """How the outcome of an effect that was sent came to be known later."""
+
+    PRESENT = "observedPresent"
+    ABSENT = "observedAbsent"
 
 
 class Fault(StrEnum):
