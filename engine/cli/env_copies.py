@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.cli.env_life import ended_document, opened, run_subjects, show_ended, subjects_of
+from engine.cli.env_life import as_recorded, ended_document, opened, run_subjects, show_ended, subjects_of
 from engine.cli.failures import report_error
 from engine.cli.invocation import Invocation, json_option
 from engine.cli.output import print_document, print_line, print_table
@@ -119,7 +119,7 @@ def _backup(kind: str, noun: str) -> click.Command:
             raise click.UsageError("name them, or choose all with --all")
         from engine.environments.hosting import back_up_job
 
-        hosting = opened(invocation)
+        hosting = as_recorded(invocation)
         subjects = subjects_of(hosting, kind, uuids) if uuids else _with_backup(hosting, kind)
         return show_ended(run_subjects(hosting, subjects, "backup", back_up_job), as_json)
 
@@ -134,7 +134,7 @@ def _backups(kind: str, noun: str) -> click.Command:
     def command(invocation: Invocation, uuids: tuple[str, ...], as_json: bool) -> ExitCode:
         from engine.environments.hosting import list_copies
 
-        hosting = opened(invocation)
+        hosting = as_recorded(invocation)
         subjects = subjects_of(hosting, kind, uuids)
         listed = copies_document([copy for subject in subjects for copy in list_copies(hosting, subject.id)])
         if as_json:
@@ -157,7 +157,7 @@ def _expire(kind: str, noun: str) -> click.Command:
     def command(invocation: Invocation, uuids: tuple[str, ...], as_json: bool) -> ExitCode:
         from engine.environments.hosting import expire_job
 
-        hosting = opened(invocation)
+        hosting = as_recorded(invocation)
         return show_ended(
             run_subjects(hosting, subjects_of(hosting, kind, uuids), "expire-backups", expire_job), as_json
         )

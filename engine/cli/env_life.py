@@ -14,7 +14,6 @@ from engine.cli.output import print_document, print_line, print_table
 from engine.cli.progress import progress
 from engine.errors import ExitCode, InvalidInput, TenantryError, most_serious
 from engine.registry.environments import ENVIRONMENTS_FILE
-from engine.registry.environments_model import Environment
 from engine.subject import Subject
 
 if TYPE_CHECKING:
@@ -152,7 +151,7 @@ def opened(invocation: Invocation) -> Hosting:
     return hosting
 
 
-def letting_go(invocation: Invocation) -> Hosting:
+def as_recorded(invocation: Invocation) -> Hosting:
     """The fleet's environments, for what goes by the recorded specification of one: no other entry is in its way."""
     from engine.environments.hosting import open_hosting
 
@@ -215,18 +214,13 @@ def _retire(kind: str, noun: str) -> click.Command:
     @click.pass_obj
     def command(invocation: Invocation, uuids: tuple[str, ...], as_json: bool) -> ExitCode:
         from engine.environments.hosting import retire
-        from engine.environments.verbs import require_retirable
 
-        hosting = letting_go(invocation)
+        hosting = as_recorded(invocation)
         subjects = subjects_of(hosting, kind, uuids)
         for subject in subjects:
-            row = hosting.journal.subject(subject.id) if hosting.journal_file.exists() else None
-            if row is None:
+            if not hosting.journal_file.exists() or hosting.journal.subject(subject.id) is None:
                 raise InvalidInput("it never began", where=str(subject), hint="remove its entry from the inventory")
-            require_retirable(row)
-        for subject in subjects:
-            _mark_retired(hosting, subject)
-        return show_ended(run_subjects(letting_go(invocation), subjects, "retire", retire), as_json)
+        return show_ended(run_subjects(hosting, subjects, "retire", retire), as_json)
 
     return command
 
@@ -237,24 +231,10 @@ def _work(kind: str, name: str, help_text: str, work: Callable[[], Work]) -> cli
     @json_option
     @click.pass_obj
     def command(invocation: Invocation, uuids: tuple[str, ...], as_json: bool) -> ExitCode:
-        hosting = letting_go(invocation)
-        ended = run_subjects(hosting, subjects_of(hosting, kind, uuids), name, work())
-        for item in ended:
-            if item.error is None:
-                # Its uuid never comes back, so an entry that still wanted it would be refused from here on.
-                _mark_retired(hosting, item.subject)
-        return show_ended(ended, as_json)
+        hosting = as_recorded(invocation)
+        return show_ended(run_subjects(hosting, subjects_of(hosting, kind, uuids), name, work()), as_json)
 
     return command
-
-
-def _mark_retired(hosting: Hosting, subject: Subject) -> None:
-    from engine.environments.inventory_file import mark_retired
-
-    entry = hosting.entries.get(subject.id)
-    if entry is not None and not entry.retired:
-        place = ("environments", entry.uuid) if isinstance(entry, Environment) else ("tiers", entry.slug)
-        mark_retired(hosting.fleet.root, hosting.state_directory, hosting.clock, place)
 
 
 def _abandon() -> Work:

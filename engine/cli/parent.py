@@ -10,6 +10,7 @@ from engine.cli.invocation import Invocation, json_option
 from engine.cli.output import print_document, print_table
 from engine.environments.observation import Unknown
 from engine.environments.parents import LabParents, ParentKind, ParentSeen, recognized
+from engine.environments.words import Refusal
 from engine.errors import ExitCode, InvalidInput, most_serious
 from engine.registry.environments import ENVIRONMENTS_FILE, load_environments
 from engine.registry.environments_model import ParentPins
@@ -44,7 +45,7 @@ def observe(invocation: Invocation, as_json: bool) -> ExitCode:
 
 _CODES = {
     "recognized": ExitCode.DONE,
-    "parentUnrecognized": ExitCode.FAILED,
+    Refusal.PARENT_UNRECOGNIZED.value: ExitCode.FAILED,
     "unknown": ExitCode.UNREACHABLE,
 }
 
@@ -52,7 +53,7 @@ _CODES = {
 def _entry(kind: ParentKind, seen: ParentSeen | Unknown, pins: ParentPins) -> dict[str, Any]:
     if isinstance(seen, Unknown):
         return {"parent": str(kind), "verdict": "unknown", "digest": None, "version": None, "reason": seen.word}
-    verdict = "recognized" if recognized(seen, pins) else "parentUnrecognized"
+    verdict = "recognized" if recognized(seen, pins) else Refusal.PARENT_UNRECOGNIZED.value
     reason = ", ".join(seen.deviations) or (None if verdict == "recognized" else "neither the pin nor a successor")
     return {
         "parent": str(kind),

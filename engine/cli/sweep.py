@@ -127,7 +127,7 @@ def document(tick: Tick) -> dict[str, Any]:
             }
             for item in tick.orphans
         ],
-        "errors": list(tick.errors),
+        "errors": [error.message for error in tick.errors],
     }
 
 
@@ -159,7 +159,7 @@ def _show_all(tick: Tick) -> None:
 
 
 def _show_errors(tick: Tick) -> None:
-    for error in (*([tick.busy] if tick.busy else []), *tick.errors):
+    for error in (*([tick.busy] if tick.busy else []), *(error.message for error in tick.errors)):
         report_error(error)
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from engine.environments.drivers.base import CreateRequest, Driver
 from engine.environments.journal import Action, EffectRow, Intent, Journal, Outcome, Writer
 from engine.environments.observation import Absent, Mark, Observation, Present, Unknown
-from engine.environments.words import Attention, Refusal
+from engine.environments.words import Attention, Noted, Refusal
 from engine.errors import DispatchLost, DriverRefused, EnvironmentRefused, NeedsAttention, TenantryError, UnknownState
 
 _HINT = "`tenantry env show` says what is known and which verb goes on"
@@ -169,7 +169,7 @@ def ensure_present(
         case Step.NOTE:
             made = made_by(resource, effects)
             assert isinstance(found, Present) and made is not None
-            writer.conclude(made.id, Outcome.DONE, reference=found.reference, word="observedPresent")
+            writer.conclude(made.id, Outcome.DONE, reference=found.reference, word=Noted.PRESENT)
         case Step.STOP:
             raise _halted(writer, resource, verdict)
     return verdict.step is Step.CREATE
@@ -187,7 +187,7 @@ def ensure_absent(
         case Step.NOTE:
             for effect in of_kind(resource, effects, Action.DELETE):
                 if effect.is_uncertain:
-                    writer.conclude(effect.id, Outcome.DONE, word="observedAbsent")
+                    writer.conclude(effect.id, Outcome.DONE, word=Noted.ABSENT)
         case Step.STOP:
             raise _halted(writer, resource, verdict)
     return verdict.step is Step.DELETE

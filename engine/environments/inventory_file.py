@@ -34,16 +34,19 @@ def add_environment(root: Path, state_directory: Path, clock: Clock, uuid: str, 
     _change(root, state_directory, clock, lambda text: _with_entry(text, uuid, record), {uuid})
 
 
-def mark_retired(root: Path, state_directory: Path, clock: Clock, place: Place) -> bool:
-    """Write ``retired: true`` into the entry at `place`; False where it is there already.
+def mark_retired(root: Path, state_directory: Path, clock: Clock, uuid: str) -> bool:
+    """Write ``retired: true`` into the entry of `uuid`; False where it is there already, or no such entry.
 
-    Raises :class:`InvalidInput` for a tier with members, or an entry that is not there.
+    Raises :class:`InvalidInput` for a tier with members.
     """
     inventory = load_environments(root)
-    entry = (inventory.tiers if place[0] == "tiers" else inventory.environments)[place[1]]
-    if entry.retired:
+    places: dict[str, Place] = {
+        tier.uuid: ("tiers", slug) for slug, tier in inventory.tiers.items() if not tier.retired
+    }
+    places |= {key: ("environments", key) for key, item in inventory.environments.items() if not item.retired}
+    if uuid not in places:
         return False
-    _change(root, state_directory, clock, lambda text: _with_retired(text, place), {entry.uuid})
+    _change(root, state_directory, clock, lambda text: _with_retired(text, places[uuid]), {uuid})
     return True
 
 

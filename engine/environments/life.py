@@ -11,7 +11,7 @@ from typing import Protocol
 from engine.clock import Clock
 from engine.environments.drivers.base import CreateRequest, Driver, Kind
 from engine.environments.effects import Held, Performer, Resource
-from engine.environments.journal import Journal, State, Writer
+from engine.environments.journal import Journal, State, SubjectRow, Writer
 from engine.environments.spec import Specification
 from engine.environments.words import Refusal
 from engine.errors import EnvironmentRefused, MissingPart
@@ -28,15 +28,17 @@ Request = Callable[[Kind, str], CreateRequest]
 """Gives the request for a kind under an intent's id; its secrets are on the disk before it returns."""
 
 
-def keep_nothing(uuid: str) -> None:
-    """What is to be done before a tombstone where nothing is kept beside the resources."""
+def nothing_else(uuid: str) -> None:
+    """What is to be done about a subject beside its resources and the journal, where that is all there is of it."""
 
 
 @dataclass(frozen=True)
 class Parts:
     """What a job on environments works with. `credential` is the id of what authorizes requests, never a secret.
 
-    `before_tombstone` removes what is kept of a uuid beside its resources, and raises unless that is gone.
+    `before_letting_go` is called with a uuid once it is sure that it may be let go of, and before anything is changed:
+    whatever still wants the subject must know by then, so it raises unless that is so. `before_tombstone` removes what
+    is kept of a uuid beside its resources, and raises unless that is gone.
     """
 
     journal: Journal
@@ -45,7 +47,8 @@ class Parts:
     credential: str
     perform: Performer
     retention: datetime.timedelta = RETENTION
-    before_tombstone: Callable[[str], None] = keep_nothing
+    before_letting_go: Callable[[str], None] = nothing_else
+    before_tombstone: Callable[[str], None] = nothing_else
 
 
 class Providers(Protocol):
@@ -100,10 +103,7 @@ def create(
     """
     writer = parts.journal.begin(spec.subject())
     found = parts.journal.required(spec.uuid)
-    if found.state not in (State.CREATING, State.READY):
-        raise EnvironmentRefused(
-            Refusal.NOT_CREATING, f"it is {found.state}", where=spec.uuid, hint="a new environment has a new uuid"
-        )
+    require_creatable(found)
     everything = resources(parts, spec, (*spec.kinds, Kind.ROUTE))
     stores = tuple(item for item in everything if item.driver.kind in DATA)
     made = _make(parts, writer, stores, request)
@@ -112,9 +112,21 @@ def create(
     made += _make(parts, writer, tuple(item for item in everything if item not in stores), request)
     prove()
     if found.state is not State.READY or found.attention is not None:
-        writer.move(State.READY)
-        writer.receipt("create", "done")
+        writer.move(State.READY).receipt("create", "done")
     return made
+
+
+def require_creatable(subject: SubjectRow) -> None:
+    """Raise :class:`EnvironmentRefused` for what is on its way out, or gone."""
+    if subject.state in (State.CREATING, State.READY):
+        return
+    word = Refusal.TOMBSTONED if subject.state is State.TOMBSTONED else Refusal.NOT_CREATING
+    raise EnvironmentRefused(
+        word,
+        f"it is {subject.state}",
+        where=subject.uuid,
+        hint="write `retired: true` into its entry, or remove it; a new environment has a new uuid",
+    )
 
 
 def _make(parts: Parts, writer: Writer, wanted: Sequence[Resource], request: Request) -> tuple[Kind, ...]:
@@ -131,6 +143,7 @@ def abandon(parts: Parts, uuid: str) -> Writer:
     found = parts.journal.required(uuid)
     if found.state is not State.CREATING:
         raise EnvironmentRefused(Refusal.NOT_CREATING, f"it is {found.state}", where=uuid)
-    writer = parts.journal.writer(uuid).fence(State.ABANDONED)
+    parts.before_letting_go(uuid)
+    writer = parts.journal.writer_of(found).fence(State.ABANDONED)
     writer.receipt("abandon", "done")
     return writer

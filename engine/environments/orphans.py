@@ -22,9 +22,10 @@ class Orphan:
 
 def orphans(parts: Parts) -> tuple[Orphan, ...]:
     """Every provider's listing minus the journal; raises :class:`UnknownState` if one cannot be listed whole."""
-    listings = [(kind, driver.list_owned()) for kind, driver in parts.drivers.items()]
-    # Read after the listings: what was made meanwhile has its intent in the journal by now.
+    # Read before the listings: what is let go of meanwhile may have been listed while it was there by right.
     gone = {row.uuid for row in parts.journal.subjects() if row.state is State.TOMBSTONED}
+    listings = [(kind, driver.list_owned()) for kind, driver in parts.drivers.items()]
+    # Read after them: what was made meanwhile has its intent in the journal by now.
     known = {
         (effect.kind, effect.name, effect.uuid, effect.id)
         for effect in parts.journal.effects()

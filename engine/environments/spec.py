@@ -12,6 +12,7 @@ from engine.environments.binding import Binding, HostedRelease, bind
 from engine.environments.drivers.base import Kind
 from engine.environments.journal.journal import NewSubject
 from engine.environments.names import Names, Owner, names_of
+from engine.environments.words import Refusal
 from engine.errors import InvalidInput
 from engine.registry.environments_model import Environment, Environments, Lifetime, Tier
 from engine.registry.freeze import thaw
@@ -134,7 +135,7 @@ def read(text: str) -> Specification:
 
 def _unrecognized() -> InvalidInput:
     return InvalidInput(
-        "specUnrecognized: the journal holds a specification of another shape",
+        f"{Refusal.SPEC_UNRECOGNIZED}: the journal holds a specification of another shape",
         hint="use the engine that wrote it; nothing was dispatched",
     )
 

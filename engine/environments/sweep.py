@@ -51,8 +51,16 @@ class JobEnd:
 
     @property
     def is_wrong(self) -> bool:
-        # Somebody else who is at work on it does the same, or something that comes first.
+        # Somebody else who is at work on it does the same, or something that comes first; the next tick looks again.
         return self.exit_code not in (ExitCode.DONE, ExitCode.BUSY)
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """What went wrong in a tick itself, and the exit code that a command would have ended with because of it."""
+
+    message: str
+    exit_code: ExitCode
 
 
 @dataclass
@@ -63,7 +71,7 @@ class Tick:
     jobs: list[JobEnd] = field(default_factory=list)
     waiting: list[Waiting] = field(default_factory=list)
     orphans: tuple[Orphan, ...] | None = None
-    errors: list[str] = field(default_factory=list)
+    errors: list[Wrong] = field(default_factory=list)
     next_seconds: float | None = None
 
     @property
@@ -81,7 +89,7 @@ class Tick:
             return ExitCode.BUSY
         known = {int(code): code for code in ExitCode}
         wrong = (known.get(job.exit_code or ExitCode.FAILED, ExitCode.FAILED) for job in self.jobs if job.is_wrong)
-        return most_serious((*wrong, *([ExitCode.FAILED] if self.errors else [])))
+        return most_serious((*wrong, *(error.exit_code for error in self.errors)))
 
     @contextmanager
     def telling(self, what: str) -> Iterator[None]:
@@ -89,10 +97,11 @@ class Tick:
         try:
             yield
         except TenantryError as error:
-            self.errors.append(f"{what}: {error}")
+            self.errors.append(Wrong(f"{what}: {error}", error.exit_code))
         except Exception as error:
             place = traceback.extract_tb(error.__traceback__)[-1]
-            self.errors.append(f"{what}: internal error: {type(error).__name__} in {place.name}, line {place.lineno}")
+            text = f"{what}: internal error: {type(error).__name__} in {place.name}, line {place.lineno}"
+            self.errors.append(Wrong(text, ExitCode.FAILED))
 
 
 @dataclass(frozen=True)

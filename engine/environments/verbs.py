@@ -28,7 +28,8 @@ def retire(parts: Parts, uuid: str) -> State:
     found = parts.journal.required(uuid)
     require_retirable(found)
     spec = read(found.spec)
-    writer = parts.journal.writer(uuid).retire(parts.retention if found.durable else None)
+    parts.before_letting_go(uuid)
+    writer = parts.journal.writer_of(found).retire(parts.retention if found.durable else None)
     return _let_go(parts, spec, writer, "retire", by_verb=False)
 
 
@@ -49,13 +50,14 @@ def run(parts: Parts, verb: Verb, uuid: str) -> State:
     A verb outside its condition is refused with one of the words of :class:`Refusal`, before anything was changed.
     Data whose retention still runs stays, whichever verb it is.
     """
-    pen = parts.journal.writer(uuid)
     known, spec = look(parts, uuid)
     word = refusal(verb, known)
     if word is not None:
         raise EnvironmentRefused(word, f"{verb} does not fit: the subject is {known.subject.state}", where=uuid)
-    writer = pen.fence(State.RETIRING if known.subject.is_retained(known.now) else State.RECLAIMING)
-    for effect in parts.journal.effects(uuid):
+    parts.before_letting_go(uuid)
+    state = State.RETIRING if known.subject.is_retained(known.now) else State.RECLAIMING
+    writer = parts.journal.writer_of(known.subject).fence(state, known.effects)
+    for effect in known.effects:
         if effect.outcome is None:
             # Whoever holds it is fenced now and can never say what became of it.
             writer.conclude(effect.id, Outcome.LOST, word=Refusal.FENCED)
@@ -66,9 +68,12 @@ def look(parts: Parts, uuid: str) -> tuple[Known, Specification]:
     """What is known of a subject, with a look at its provider; changes nothing."""
     found = parts.journal.required(uuid)
     spec = read(found.spec)
+    # Before the observations: what is journalled as made, and then not seen, is missing. The other way round, it
+    # may have been made in between.
+    effects = parts.journal.effects(uuid)
     seen = ((item.driver.kind, parts.perform.look(item)) for item in resources(parts, spec, LETTING_GO))
     absent = frozenset(kind for kind, observation in seen if isinstance(observation, Absent))
-    return Known(found, parts.journal.effects(uuid), absent, parts.clock.now()), spec
+    return Known(found, effects, absent, parts.clock.now()), spec
 
 
 def _let_go(parts: Parts, spec: Specification, writer: Writer, job: str, *, by_verb: bool) -> State:
@@ -83,8 +88,7 @@ def _let_go(parts: Parts, spec: Specification, writer: Writer, job: str, *, by_v
     reached = State.RETAINED if keeps_data else State.TOMBSTONED
     if reached is State.TOMBSTONED:
         parts.before_tombstone(spec.uuid)
-    writer.move(reached)
-    writer.receipt(job, "done", reached.value)
+    writer.move(reached).receipt(job, "done", reached.value)
     return reached
 
 

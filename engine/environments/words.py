@@ -1,4 +1,8 @@
-"""Closed words: why an environment waits for a person, and why a request was refused. Others are never said."""
+"""Closed words: why an environment waits for a person, and why a request was refused. Others are never said.
+
+Those of providers and parents are :class:`engine.environments.drivers.trouble.Trouble` and
+:class:`engine.environments.parents.recognition.Deviation`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +29,10 @@ WAYS_ON: Mapping[Attention, str] = {
     Attention.RESOURCE_MISSING: "`reclaim-unjournalled-delete`; what is durable and ready is retired first",
     Attention.RESOURCE_DIFFERS: "`create` again once it is put back by hand, or `retire`",
     Attention.FOREIGN_RESOURCE: "the same command, once whoever made it took it away",
-    Attention.STILL_PRESENT: "the same command again",
+    Attention.STILL_PRESENT: (
+        "`retire` while it is retiring; else `reclaim`, `expire-retained` for what was retained, or "
+        "`reclaim-unjournalled-create` where a creation has no outcome"
+    ),
 }
 """What may go on with a subject that needs attention, for people."""
 
@@ -55,9 +62,24 @@ class Refusal(StrEnum):
     NO_REQUEST = "requestNotMade"
     TIER_NOT_READY = "tierNotReady"
     TIER_HAS_MEMBERS = "tierHasMembers"
+    SPEC_UNRECOGNIZED = "specUnrecognized"
+    PARENT_UNRECOGNIZED = "parentUnrecognized"
     CARRIES_NO_BACKUP = "carriesNoBackup"
     COPY_UNKNOWN = "copyUnknown"
     COPY_DAMAGED = "copyDamaged"
+
+
+class Noted(StrEnum):
+    """How the outcome of an effect that was sent came to be known later."""
+
+    PRESENT = "observedPresent"
+    ABSENT = "observedAbsent"
+
+
+class Fault(StrEnum):
+    """Why an environment that is all there is not ready."""
+
+    NOT_SERVING = "notServing"
 
 
 class CopyFault(StrEnum):

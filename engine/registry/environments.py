@@ -18,6 +18,7 @@ from engine.registry.environments_model import (
     RestoreFrom,
     Tier,
 )
+from engine.registry.formats import plain_hostname
 from engine.registry.freeze import freeze
 from engine.registry.schema import Problem, check, raise_problems, read_schema
 from engine.registry.yaml_loader import load
@@ -81,8 +82,14 @@ def _tier_problems(content: Mapping[str, Any]) -> Iterator[Problem]:
 
 
 def _environment_problems(content: Mapping[str, Any]) -> Iterator[Problem]:
+    owners: dict[str, str] = {}
     for uuid, record in content.get("environments", {}).items():
         path = ("environments", uuid)
+        if "hostname" in record and not record.get("retired"):
+            # A name is free again once the entry that had it is retired.
+            other = owners.setdefault(plain_hostname(record["hostname"]), uuid)
+            if other != uuid:
+                yield Problem((*path, "hostname"), f"{record['hostname']} is the public name of {other} already")
         yield from _unknown_project(content, path, record["project"])
         if "tier" in record:
             yield from _member_problems(content, path, record)

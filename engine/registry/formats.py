@@ -53,6 +53,11 @@ def hostname(text: str) -> str:
     return text
 
 
+def plain_hostname(text: str) -> str:
+    """Return the host name `text` as all spellings of it become one: in lower case, without the dot of the root."""
+    return text.casefold().removesuffix(".")
+
+
 def address(text: str) -> str:
     """Return the address to connect to, an IPv6 one without brackets; the port has its own key."""
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text

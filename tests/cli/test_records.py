@@ -16,6 +16,7 @@ from engine.records import RunResult, RunStore
 from engine.subject import Subject
 from tests.cli.conftest import Tenantry
 from tests.fleets import HEAD
+from tests.unit.hosted import MEMBER, OWN, TIER
 
 MAPLE = Subject("tenant", "maple")
 
@@ -121,6 +122,21 @@ def test_logs_print_the_newest_run_or_the_named_one_without_control_characters(t
     text = tenantry("logs", "maple").out
     assert "apply: " in text
     assert "\x1b" not in text and "\x07" not in text
+
+
+def test_history_and_logs_of_environments_and_tiers(hosted: Tenantry):
+    for subject in (Subject("env", OWN), Subject("tier", TIER)):
+        name, kind = "20261101T000000Z-1", subject.kind
+        record = store(hosted).start(subject, job="create", run=name, process=os.getpid())
+        record.log("apply: observing")
+        record.finish(RunResult.UPDATED, None)
+        for spelled in (str(subject), f"@env/{subject.id}"):
+            document = hosted.document("history", "history", spelled)
+            assert (document["uuid"], document["kind"], len(document["runs"])) == (subject.id, kind, 1)
+            assert hosted.document("logs", "logs", spelled)["run"] == name
+            assert "observing" in hosted("logs", spelled, name).out
+    for unknown in (f"tier/{OWN}", f"env/{MEMBER[:-1]}0", "env/../tenant/maple", "@env/", f"lab/{OWN}"):
+        assert hosted("history", unknown).code == hosted("logs", unknown).code == 2
 
 
 def test_a_run_that_does_not_exist_or_leaves_the_records_is_refused(tenantry: Tenantry):

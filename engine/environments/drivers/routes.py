@@ -16,6 +16,7 @@ from engine.environments.drivers.trouble import INCOMPLETE, Effects, ProviderTro
 from engine.environments.names import Owner, names_of, uuid_of
 from engine.environments.observation import Absent, Label, Mark, Observation, Present, read_label
 from engine.errors import DriverRefused, UnknownState
+from engine.registry.formats import plain_hostname
 
 SETTLE_SECONDS = 2.0
 
@@ -73,7 +74,7 @@ class CaddyRoutes:
                 if any(_label(routes[index]) != label for index in found):
                     raise effects.refuse(Trouble.FOREIGN)
                 return None
-            if not set(content.hosts).isdisjoint(_hosts(routes)):
+            if not {plain_hostname(host) for host in content.hosts}.isdisjoint(_hosts(routes)):
                 raise effects.refuse(Trouble.HOST_TAKEN)
             return _Change("PUT", len(routes) - 1, _route(request.name, label, content))
 
@@ -180,9 +181,9 @@ def _with_id(routes: list[Any], name: str) -> list[int]:
 
 
 def _hosts(routes: list[Any]) -> set[str]:
-    """Every host that one of the routes answers for."""
+    """Every host that one of the routes answers for, as plain names: the front takes each spelling for the same."""
     matchers = [each for each in _objects(routes) if isinstance(each.get("host"), list)]
-    return {host for matcher in matchers for host in matcher["host"] if isinstance(host, str)}
+    return {plain_hostname(host) for matcher in matchers for host in matcher["host"] if isinstance(host, str)}
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -18,6 +18,8 @@ class Trouble(StrEnum):
     """Why an observation is unknown or an effect did not take place."""
 
     UNREACHABLE = "unreachable"
+    NOT_RUNNING = "notRunning"
+    UNANSWERED = "unanswered"
     CONNECTION_LOST = "connectionLost"
     TIMED_OUT = "timedOut"
     UNREADABLE = "unreadable"

@@ -132,6 +132,8 @@ def converge(job: Job) -> Ended:
         if row is None or row.state in LET_GO:
             return job.ended()
         return retire(job)
+    if row is not None:
+        life.require_creatable(row)
     spec = hosting.specifications[job.uuid]
     job.enter(Phase.PLAN, f"specification {spec.digest}")
     hosting.require_parents()
@@ -149,6 +151,7 @@ def converge(job: Job) -> Ended:
 
 def retire(job: Job) -> Ended:
     """Retire: compute and routing go, and the data too unless it is kept for a while."""
+    verbs.require_retirable(job.hosting.journal.required(job.uuid))
     job.hosting.require_parents()
     job.enter(Phase.APPLY, "letting go of its resources")
     return _let_go(job, verbs.retire(job.hosting.parts, job.uuid), "retire")

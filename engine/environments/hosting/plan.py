@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import hashlib
 import json
 from collections.abc import Iterator
@@ -12,11 +13,12 @@ from engine.environments.drivers.base import Kind
 from engine.environments.effects import Step, Verdict, to_be_absent, to_be_present
 from engine.environments.hosting.workspace import Entry, Hosting
 from engine.environments.journal import State, SubjectRow
-from engine.environments.life import DATA, LETTING_GO, resources
+from engine.environments.life import DATA, LETTING_GO, require_creatable, resources
 from engine.environments.observation import Absent, Observation, Present, Unknown
 from engine.environments.spec import Specification
+from engine.environments.verbs import require_retirable
 from engine.environments.words import Refusal
-from engine.errors import InvalidInput
+from engine.errors import EnvironmentRefused, InvalidInput, UnknownState
 from engine.registry.environments import ENVIRONMENTS_FILE
 
 LET_GO = frozenset({State.ABANDONED, State.RETAINED, State.RECLAIMING, State.TOMBSTONED})
@@ -115,14 +117,14 @@ class SubjectPlan:
 def check_recorded(hosting: Hosting) -> None:
     """Raise :class:`InvalidInput` for every entry that is no longer what was recorded when it began.
 
-    What an environment is never changes, and a uuid that was let go of never comes back: both are told before
-    anything is touched.
+    What an environment is never changes, which is told before anything is touched. An entry whose uuid was let go of
+    is that subject's own error: a job that died may have left it, and others have nothing to do with it.
     """
     recorded = {row.uuid: row for row in hosting.journal.subjects()} if hosting.journal_file.exists() else {}
     problems = [
         problem
-        for uuid, entry in hosting.entries.items()
-        if uuid in recorded and (problem := _contradiction(hosting.specifications[uuid], recorded[uuid], entry))
+        for uuid in hosting.entries
+        if uuid in recorded and (problem := _contradiction(hosting.specifications[uuid], recorded[uuid]))
     ]
     if problems:
         raise InvalidInput(
@@ -148,10 +150,8 @@ def plan_of(hosting: Hosting, uuid: str) -> SubjectPlan:
     )
 
 
-def _contradiction(spec: Specification, row: SubjectRow, entry: Entry) -> str | None:
-    if row.state is State.TOMBSTONED and not entry.retired:
-        return f"{row.uuid}: {Refusal.TOMBSTONED}, remove its entry or write `retired: true`"
-    if row.spec_digest == spec.digest:
+def _contradiction(spec: Specification, row: SubjectRow) -> str | None:
+    if row.state is State.TOMBSTONED or row.spec_digest == spec.digest:
         return None
     keys = ", ".join(_changed_keys(json.loads(row.spec), json.loads(spec.canonical())))
     return f"{row.uuid}: {Refusal.SPECIFICATION_CHANGED}, {keys}"
@@ -171,14 +171,35 @@ def _resources(hosting: Hosting, entry: Entry, spec: Specification, row: Subject
         return
     effects = hosting.journal.effects(spec.uuid) if row else ()
     kinds = LETTING_GO if entry.retired else (*spec.kinds, Kind.ROUTE)
-    kept = DATA if entry.retired and row is not None and row.durable else frozenset()
+    kept = DATA if entry.retired and row is not None and _keeps_data(row, hosting.clock.now()) else frozenset()
+    halt = _halt(hosting, entry, row)
     # Not through the hosting's parts, which make a journal: who only looks leaves nothing behind.
     for item in resources(hosting, spec, kinds):
         observation = hosting.performer.look(item)
-        if item.driver.kind in kept:
+        if halt is not None:
+            verdict = halt
+        elif item.driver.kind in kept:
             verdict = Verdict(Step.NOTHING)
         elif entry.retired:
             verdict = to_be_absent(item, effects, observation)
         else:
             verdict = to_be_present(item, effects, observation)
         yield ResourcePlan(item.driver.kind, item.name, observation, verdict)
+
+
+def _keeps_data(row: SubjectRow, now: datetime.datetime) -> bool:
+    """Whether a retirement at `now` leaves the data: of what has yet to retire, or was retired not long ago."""
+    return row.is_retained(now) or (row.durable and row.state is State.READY)
+
+
+def _halt(hosting: Hosting, entry: Entry, row: SubjectRow | None) -> Verdict | None:
+    """What stops a converge before it looks at any resource."""
+    try:
+        if row is not None:
+            require_retirable(row) if entry.retired else require_creatable(row)
+        hosting.require_parents()
+    except EnvironmentRefused as error:
+        return Verdict(Step.STOP, Refusal(error.word), error.message)
+    except UnknownState as error:
+        return Verdict(Step.STOP, Unknown(error.message), error.message)
+    return None

@@ -10,6 +10,7 @@ from engine.environments.drivers.base import Kind
 from engine.environments.hosting.requests import PORT, host_of
 from engine.environments.hosting.workspace import Hosting
 from engine.environments.spec import Specification
+from engine.environments.words import Fault
 from engine.errors import LivenessFailed
 
 POLL_SECONDS = 0.25
@@ -25,7 +26,7 @@ def prove_serving(hosting: Hosting, spec: Specification) -> None:
     while (wrong := _wrong(hosting, spec)) is not None:
         if hosting.clock.monotonic() > deadline:
             raise LivenessFailed(
-                f"notServing: {wrong}",
+                f"{Fault.NOT_SERVING}: {wrong}",
                 where=f"environment {spec.uuid}",
                 hint="`tenantry lab list` shows its machines, whose console logs say more; then converge again",
             )

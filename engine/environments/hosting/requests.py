@@ -11,6 +11,7 @@ from engine.environments.hosting.workspace import Hosting
 from engine.environments.names import Names, Owner, names_of
 from engine.environments.spec import Specification
 from engine.errors import InvalidInput
+from engine.registry.formats import plain_hostname
 from engine.registry.freeze import thaw
 
 PORT = 8080
@@ -87,9 +88,11 @@ class Requests:
 
 
 def host_of(hosting: Hosting, spec: Specification) -> str:
-    """The name under which an environment is reached: its public one, or one that follows from its uuid."""
+    """The plain name under which an environment is reached: its public one, or one that follows from its uuid."""
     public = spec.settings["binding"]["hostname"]
-    return str(public or f"{spec.names.gateway.removeprefix('env-').removesuffix('-g')}.{hosting.settings.domain}")
+    return plain_hostname(
+        public or f"{spec.names.gateway.removeprefix('env-').removesuffix('-g')}.{hosting.settings.domain}"
+    )
 
 
 def _document(content: dict[str, object]) -> bytes:

@@ -19,6 +19,7 @@ from engine.environments.drivers.postgres_roles import PostgresRoles
 from engine.environments.drivers.routes import CaddyRoutes
 from engine.environments.effects import Performer
 from engine.environments.hosting.credentials import CredentialStore
+from engine.environments.inventory_file import mark_retired
 from engine.environments.journal import Database, Journal
 from engine.environments.life import Parts
 from engine.environments.operations.run import PyinfraPerformer
@@ -136,6 +137,7 @@ class Hosting:
             self.clock,
             self.credential,
             self.performer,
+            before_letting_go=self.mark_retired,
             before_tombstone=self._forget,
         )
 
@@ -187,6 +189,14 @@ class Hosting:
             ParentKind.OBJECTS: self.inventory.parents.objects,
         }
         return tuple(require(kind, self.parents.observe(kind), pins[kind]) for kind in ParentKind)
+
+    def mark_retired(self, uuid: str) -> None:
+        """Have the entry of `uuid` say that it is retired, if there is one.
+
+        Its uuid never comes back, so an entry that still wanted it would be refused from here on. Raises
+        :class:`InvalidInput` for a tier with members, and `Busy` while the inventory is changed by somebody else.
+        """
+        mark_retired(self.fleet.root, self.state_directory, self.clock, uuid)
 
     def _forget(self, uuid: str) -> None:
         """Remove what is kept beside the resources of a uuid that is gone: its copies, then its credentials."""

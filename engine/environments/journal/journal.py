@@ -86,7 +86,11 @@ class Journal:
 
     def writer(self, uuid: str) -> Writer:
         """The pen for a subject in its present epoch; refused with ``environmentNotKnown``."""
-        return self._writer(uuid, self.required(uuid).epoch)
+        return self.writer_of(self.required(uuid))
+
+    def writer_of(self, row: SubjectRow) -> Writer:
+        """The pen for a subject as it was read: dry once it has come to another state."""
+        return self._writer(row.uuid, row.epoch)
 
     def subject(self, uuid: str) -> SubjectRow | None:
         """What is recorded of `uuid`."""

@@ -1,20 +1,28 @@
-"""What may write about one subject: everything it writes is bound to the epoch that it read."""
+"""What may write about one subject: everything it writes is bound to the epoch that it read.
+
+Every change of state begins an epoch, so whoever is in the epoch that it read is in the state that it read.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import sqlalchemy as sa
 
 from engine.clock import Clock
 from engine.environments.drivers.base import Kind
 from engine.environments.journal.database import Database
-from engine.environments.journal.rows import Action, Outcome, State, to_number
+from engine.environments.journal.rows import Action, EffectRow, Outcome, State, to_number
 from engine.environments.journal.tables import EFFECT, RECEIPT, SUBJECT
 from engine.environments.words import Attention, Refusal
 from engine.errors import EnvironmentRefused, RecordFailed
+
+
+def _nothing(connection: sa.Connection) -> None:
+    """What is to be held true in a transaction that may begin anyway."""
 
 
 @dataclass(frozen=True)
@@ -58,9 +66,7 @@ class Writer:
             "credential": intent.credential,
             "intended_at": self._now(),
         }
-        mine = sa.select(
-            SUBJECT.c.uuid, SUBJECT.c.epoch, *(sa.literal(value).label(key) for key, value in values.items())
-        ).where(SUBJECT.c.uuid == self.uuid, SUBJECT.c.epoch == self.epoch)
+        mine = self._mine(values, SUBJECT.c.epoch)
         statement = sa.insert(EFFECT).from_select(["uuid", "epoch", *values], mine)
         try:
             self._write(statement)
@@ -82,14 +88,24 @@ class Writer:
             .values(outcome=outcome.value, reference=reference, word=word, ended_at=self._now())
         )
 
-    def move(self, state: State) -> None:
-        """Go on to `state`; nothing needs attention any more."""
-        moments = {"tombstoned_at": self._now()} if state is State.TOMBSTONED else {}
-        self._change(state=state.value, attention=None, attention_kind=None, **moments)
-
-    def fence(self, state: State) -> Writer:
-        """Begin the next epoch in `state`: every other pen for this subject is dry from here on."""
+    def move(self, state: State) -> Writer:
+        """Go on to `state`, in the next epoch; nothing needs attention any more."""
+        if state is State.TOMBSTONED:
+            return self._next_epoch(state, tombstoned_at=self._now())
         return self._next_epoch(state)
+
+    def fence(self, state: State, seen: Sequence[EffectRow] | None = None) -> Writer:
+        """Let go of the subject, in `state` and the next epoch: every other pen for it is dry from here on.
+
+        With `seen`, only while the journal holds just these effects with these outcomes; else ``fenced``.
+        """
+
+        def first(connection: sa.Connection) -> None:
+            self._require_no_members(connection)
+            if seen is not None:
+                self._require_effects(connection, seen)
+
+        return self._next_epoch(state, first)
 
     def retire(self, retention: datetime.timedelta | None) -> Writer:
         """Begin the next epoch as retiring, from the first time on that it is called.
@@ -100,34 +116,36 @@ class Writer:
         until = None if retention is None else to_number(now + retention)
         return self._next_epoch(
             State.RETIRING,
+            self._require_no_members,
             retired_at=sa.func.coalesce(SUBJECT.c.retired_at, to_number(now)),
             retained_until=sa.case((SUBJECT.c.retired_at.is_(None), until), else_=SUBJECT.c.retained_until),
         )
 
     def need_attention(self, word: Attention, kind: Kind) -> None:
         """Say why the subject stands still."""
-        self._change(attention=word.value, attention_kind=kind.value)
+        self._write(self._update().values(attention=word.value, attention_kind=kind.value))
 
     def receipt(self, job: str, result: str, word: str = "") -> None:
         """Say what a job did."""
-        values = {"uuid": self.uuid, "job": job, "at": self._now(), "result": result, "word": word}
-        with self.database.write() as connection:
-            connection.execute(sa.insert(RECEIPT).values(values))
+        values = {"job": job, "at": self._now(), "result": result, "word": word}
+        self._write(sa.insert(RECEIPT).from_select(["uuid", *values], self._mine(values)))
 
-    def _next_epoch(self, state: State, **values: object) -> Writer:
+    def _next_epoch(self, state: State, first: Callable[[sa.Connection], None] = _nothing, **values: object) -> Writer:
         changes = {"epoch": self.epoch + 1, "state": state.value, "attention": None, "attention_kind": None, **values}
-        self._write(self._update().values(**changes), first=self._require_no_members)
+        self._write(self._update().values(**changes), first)
         return replace(self, epoch=self.epoch + 1)
 
-    def _change(self, **values: object) -> None:
-        self._write(self._update().values(**values))
+    def _mine(self, values: Mapping[str, object], *columns: sa.Column[Any]) -> sa.Select[Any]:
+        """One row of the subject's uuid, `columns` and `values`; none where a later epoch has begun."""
+        literals = (sa.literal(value).label(key) for key, value in values.items())
+        return sa.select(SUBJECT.c.uuid, *columns, *literals).where(
+            SUBJECT.c.uuid == self.uuid, SUBJECT.c.epoch == self.epoch
+        )
 
     def _update(self) -> sa.Update:
         return sa.update(SUBJECT).where(SUBJECT.c.uuid == self.uuid, SUBJECT.c.epoch == self.epoch)
 
-    def _write(
-        self, statement: sa.Insert | sa.Update, first: Callable[[sa.Connection], None] = lambda connection: None
-    ) -> None:
+    def _write(self, statement: sa.Insert | sa.Update, first: Callable[[sa.Connection], None] = _nothing) -> None:
         with self.database.write() as connection:
             first(connection)
             if connection.execute(statement).rowcount == 1:
@@ -151,6 +169,16 @@ class Writer:
         if count:
             raise EnvironmentRefused(
                 Refusal.TIER_HAS_MEMBERS, str(count), where=self.uuid, hint="let go of every member first"
+            )
+
+    def _require_effects(self, connection: sa.Connection, seen: Sequence[EffectRow]) -> None:
+        rows = connection.execute(sa.select(EFFECT.c.id, EFFECT.c.outcome).where(EFFECT.c.uuid == self.uuid))
+        if {(row.id, row.outcome) for row in rows} != {(effect.id, effect.outcome) for effect in seen}:
+            raise EnvironmentRefused(
+                Refusal.FENCED,
+                "another job has gone on with it since it was looked at",
+                where=self.uuid,
+                hint="look at `tenantry env show` and give the command again",
             )
 
     def _is_mine(self) -> sa.ColumnElement[bool]:

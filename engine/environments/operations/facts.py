@@ -6,9 +6,10 @@ import json
 
 from pyinfra.api import FactBase, StringCommand
 
+from engine.environments.drivers.trouble import Trouble
 from engine.environments.observation import Observation, Unknown, from_json
 
-UNANSWERED = Unknown("unanswered")
+UNANSWERED = Unknown(Trouble.UNANSWERED.value)
 """What is known where the question itself failed."""
 
 

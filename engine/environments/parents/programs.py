@@ -7,6 +7,7 @@ import sys
 from importlib.metadata import version
 from pathlib import Path
 
+from engine.environments.drivers.trouble import Trouble
 from engine.environments.observation import Unknown
 from engine.errors import MissingPart
 
@@ -61,4 +62,4 @@ def running_digest(pid: int) -> str | Unknown:
     try:
         return digest_of(Path(f"/proc/{pid}/exe"))
     except OSError:
-        return Unknown("notRunning")
+        return Unknown(Trouble.NOT_RUNNING.value)

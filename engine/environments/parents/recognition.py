@@ -12,10 +12,9 @@ from engine.environments.drivers.objects_store import ObjectStore, part
 from engine.environments.drivers.postgres_parent import PostgresParent
 from engine.environments.drivers.trouble import ProviderTrouble, Trouble
 from engine.environments.observation import Unknown
-from engine.errors import Refused, UnknownState
+from engine.environments.words import Refusal
+from engine.errors import EnvironmentRefused, UnknownState
 from engine.registry.environments_model import ParentPins
-
-UNRECOGNIZED = "parentUnrecognized"
 
 
 class ParentKind(StrEnum):
@@ -98,15 +97,16 @@ def recognized(seen: ParentSeen, pins: ParentPins) -> bool:
 
 
 def require(kind: ParentKind, seen: ParentSeen | Unknown, pins: ParentPins) -> ParentSeen:
-    """Return the parent if it is recognized; raises `Refused` ``parentUnrecognized``, or `UnknownState`."""
+    """Return the parent if it is recognized; raises `EnvironmentRefused` ``parentUnrecognized``, or `UnknownState`."""
     where = f"parent {kind}"
     if isinstance(seen, Unknown):
         raise UnknownState(seen.word, where=where, hint="tenantry lab parents show")
     if seen.deviations:
-        raise Refused(f"{UNRECOGNIZED}: {', '.join(seen.deviations)}", where=where)
+        raise EnvironmentRefused(Refusal.PARENT_UNRECOGNIZED, ", ".join(seen.deviations), where=where)
     if not pins.accepts(seen.digest):
-        raise Refused(
-            f"{UNRECOGNIZED}: {seen.digest} runs",
+        raise EnvironmentRefused(
+            Refusal.PARENT_UNRECOGNIZED,
+            f"{seen.digest} runs",
             where=where,
             hint=f"if that is meant, name it under parents.{kind}.successors in inventory/environments.yaml",
         )

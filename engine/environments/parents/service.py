@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from engine.environments.drivers.trouble import Trouble
 from engine.environments.observation import Unknown
 from engine.errors import CommandFailed, MissingPart, Refused
 from engine.provision.providers.lab.commands import Commands
@@ -23,7 +24,7 @@ ADDRESS = "127.0.0.1"
 DATA = "/mnt/data"
 """Where the program sees its own directory."""
 
-NOT_RUNNING = Unknown("notRunning")
+NOT_RUNNING = Unknown(Trouble.NOT_RUNNING.value)
 
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.1

@@ -10,12 +10,14 @@ import pytest
 
 from engine.environments.conditions import Verb
 from engine.environments.drivers.base import Driver, Kind
+from engine.environments.drivers.claims import BUCKET as CLAIMS
 from engine.environments.journal import Action, Outcome, State
 from engine.environments.life import abandon
 from engine.environments.observation import Absent, Present
 from engine.environments.parents import LabParents
 from engine.environments.verbs import retire, run
 from engine.errors import EnvironmentRefused, NeedsAttention, UnknownState
+from engine.registry.environments_model import Lifetime
 from tests.lab.environments.data_world import DATA, DataWorld, Reached, build, let_go, no_leak
 from tests.lab.environments.planned_faults import (
     HTTP_FAULTS,
@@ -26,6 +28,7 @@ from tests.lab.environments.planned_faults import (
     PlannedHttp,
     PlannedPostgres,
 )
+from tests.lab.environments.prepared import PREPARED, lifetime_of
 
 PATIENT_SECONDS = 30.0
 HASTY_SECONDS = 2.0
@@ -65,11 +68,22 @@ def proxied(parents: LabParents) -> Iterator[Proxied]:
 
 @dataclass(frozen=True)
 class Job:
-    """What is done while a parent is in trouble, and what an operator does about it afterwards."""
+    """What is done while a parent is in trouble, and what an operator does about it afterwards.
+
+    What is prepared `directly` is not counted among what was sent.
+    """
 
     prepare: Callable[[DataWorld], object]
     work: Callable[[DataWorld], object]
     recover: Callable[[DataWorld], object]
+    directly: bool = False
+    lifetime: Lifetime = Lifetime.DISPOSABLE
+
+    def begin(self, proxied: Proxied, directory: Path) -> DataWorld:
+        """The environment, prepared."""
+        subject = build(proxied.direct, directory, lifetime=self.lifetime)
+        self.prepare(subject if self.directly else _through(proxied, subject))
+        return subject
 
 
 def _create_again(subject: DataWorld) -> None:
@@ -98,14 +112,24 @@ def _retire_again(subject: DataWorld) -> None:
     let_go(subject)
 
 
-def _reclaim(subject: DataWorld) -> None:
-    run(subject.parts, Verb.RECLAIM, subject.spec.uuid)
+def _give(verb: Verb) -> Callable[[DataWorld], None]:
+    def work(subject: DataWorld) -> None:
+        if verb is Verb.EXPIRE_RETAINED:
+            subject.clock.sleep(168 * 3600)
+        run(subject.parts, verb, subject.spec.uuid)
+
+    return work
 
 
 JOBS = {
     "create": Job(lambda subject: None, DataWorld.create, _create_again),
     "retire": Job(DataWorld.create, _retire, _retire_again),
-    "reclaim": Job(DataWorld.create, _reclaim, let_go),
+    "reclaim": Job(DataWorld.create, _give(Verb.RECLAIM), let_go),
+    **{
+        verb.value: Job(prepare, _give(verb), let_go, directly=True, lifetime=lifetime_of(verb))
+        for verb, prepare in PREPARED.items()
+        if verb is not Verb.RECLAIM
+    },
 }
 
 SAMPLE = {
@@ -157,26 +181,22 @@ def _points(calls: Sequence[str], fault: str, parent: str) -> list[int]:
 
 def _calls(proxied: Proxied, directory: Path, job: Job, parent: str) -> tuple[str, ...]:
     """What the job asks of `parent` where nothing breaks."""
-    subject = build(proxied.direct, directory)
-    before = _arrived(proxied, subject, Action.CREATE), _arrived(proxied, subject, Action.DELETE)
-    assert set(before[0].values()) | set(before[1].values()) == {0}
-    job.prepare(_through(proxied, subject))
+    subject = job.begin(proxied, directory)
     proxy = proxied.proxy(parent)
     proxy.plan()
     job.work(_through(proxied, subject))
     calls = tuple(proxy.calls)
     # What is counted below is what is sent: exactly one of each.
-    assert set(_arrived(proxied, subject, Action.CREATE).values()) == {1}
-    if subject.state is State.TOMBSTONED:
-        assert set(_arrived(proxied, subject, Action.DELETE).values()) == {1}
+    for action in (Action.CREATE, *([Action.DELETE] if subject.state is State.TOMBSTONED else [])):
+        counts = {count for _, count in _arrived(proxied, subject, action)}
+        assert counts <= {0, 1} if job.directly else counts == {1}, (action, counts)
     let_go(subject)
     return calls
 
 
 def _break(proxied: Proxied, directory: Path, job: Job, parent: str, fault: str, at: int) -> None:
     """Do the job with that call broken, look at what it left behind, and go on as an operator would."""
-    subject = build(proxied.direct, directory)
-    job.prepare(_through(proxied, subject))
+    subject = job.begin(proxied, directory)
     proxy = proxied.proxy(parent)
     proxy.plan(fault, at)
     said = ""
@@ -207,8 +227,9 @@ def _is_sound(proxied: Proxied, subject: DataWorld) -> None:
     creates, deletes = subject.outcomes(Action.CREATE), subject.outcomes(Action.DELETE)
     for kind in DATA:
         assert sum(outcome is not Outcome.REFUSED for outcome in creates.get(kind, [])) <= 1
-        assert _arrived(proxied, subject, Action.CREATE)[kind] <= len(creates.get(kind, []))
-        assert _arrived(proxied, subject, Action.DELETE)[kind] <= len(deletes.get(kind, []))
+    for action, intended in ((Action.CREATE, creates), (Action.DELETE, deletes)):
+        for kind, count in _arrived(proxied, subject, action):
+            assert count <= len(intended.get(kind, [])), (action, kind)
 
 
 def _seen(subject: DataWorld) -> dict[Kind, str]:
@@ -218,18 +239,32 @@ def _seen(subject: DataWorld) -> dict[Kind, str]:
     return {kind: each.digest for kind, each in seen.items() if isinstance(each, Present)}
 
 
-def _arrived(proxied: Proxied, subject: DataWorld, action: Action) -> dict[Kind, int]:
-    """How many requests to make, or to delete, each of the environment's resources reached its provider."""
+def _arrived(proxied: Proxied, subject: DataWorld, action: Action) -> list[tuple[Kind, int]]:
+    """How many of each request to make, or to delete, one of the environment's resources reached its provider."""
     name = {kind: subject.spec.name(kind).encode() for kind in DATA}
-    make = action is Action.CREATE
-    statement = {
-        Kind.DATABASE: b'CREATE DATABASE "%b"' if make else b'DROP DATABASE IF EXISTS "%b"',
-        Kind.ROLE: b'CREATE ROLE "%b"' if make else b'DROP ROLE IF EXISTS "%b"',
-    }
-    return {
-        **{kind: proxied.postgres.arrived(text % name[kind]) for kind, text in statement.items()},
-        Kind.BUCKET: proxied.objects.arrived((b"PUT /%b HTTP" if make else b"DELETE /%b HTTP") % name[Kind.BUCKET]),
-        Kind.KEY: proxied.objects.arrived(
-            b"Action=CreateUser&" if make else b"Action=DeleteUser&", b"UserName=%b" % name[Kind.KEY]
+    bucket, user, at = name[Kind.BUCKET], b"UserName=%b" % name[Kind.KEY], f"/{CLAIMS}/".encode()
+    statements, requests = {
+        Action.CREATE: (
+            {Kind.DATABASE: b'CREATE DATABASE "%b"', Kind.ROLE: b'CREATE ROLE "%b"'},
+            [
+                (Kind.BUCKET, [b"PUT /%b HTTP" % bucket]),
+                (Kind.BUCKET, [b"PUT %b%b HTTP" % (at, bucket)]),
+                (Kind.KEY, [b"PUT %b%b" % (at, name[Kind.KEY])]),
+                (Kind.KEY, [b"Action=CreateUser&", user]),
+                (Kind.KEY, [b"Action=CreateAccessKey&", user]),
+                (Kind.KEY, [b"PUT /%b?policy HTTP" % bucket]),
+            ],
         ),
-    }
+        Action.DELETE: (
+            {Kind.DATABASE: b'DROP DATABASE IF EXISTS "%b"', Kind.ROLE: b'DROP ROLE IF EXISTS "%b"'},
+            [
+                (Kind.BUCKET, [b"DELETE /%b HTTP" % bucket]),
+                (Kind.BUCKET, [b"DELETE %b%b HTTP" % (at, bucket)]),
+                (Kind.KEY, [b"DELETE %b%b" % (at, name[Kind.KEY])]),
+                (Kind.KEY, [b"Action=DeleteUser&", user]),
+                (Kind.KEY, [b"DELETE /%b?policy HTTP" % bucket]),
+            ],
+        ),
+    }[action]
+    asked = [(kind, proxied.postgres.arrived(text % name[kind])) for kind, text in statements.items()]
+    return asked + [(kind, proxied.objects.arrived(*parts)) for kind, parts in requests]

@@ -8,15 +8,14 @@ from pathlib import Path
 import pytest
 
 from engine.environments.conditions import Verb
-from engine.environments.drivers.base import Kind
-from engine.environments.effects import Resource
-from engine.environments.journal import Action, Outcome, State
+from engine.environments.journal import State
 from engine.environments.life import abandon
 from engine.environments.parents import LabParents
 from engine.environments.verbs import retire, run
 from engine.errors import NeedsAttention
 from engine.registry.environments_model import Lifetime
 from tests.lab.environments.data_world import DATA, DataWorld, Reached, build, let_go, no_leak, present
+from tests.lab.environments.prepared import PREPARED, lifetime_of
 from tests.local.environments.kills import killed_at
 
 BOUND = 200
@@ -84,49 +83,9 @@ def test_retirement_killed_everywhere(parents: LabParents, tmp_path: Path, step:
     assert last > 2 * (1 + 4 * 5 + 2) - step
 
 
-def _resource(subject: DataWorld, kind: Kind) -> Resource:
-    spec = subject.spec
-    return Resource(subject.parts.drivers[kind], spec.name(kind), spec.resource_digest(kind), subject.parts.credential)
-
-
-def _lost_delete(subject: DataWorld) -> None:
-    subject.create()
-    writer = subject.parts.journal.writer(subject.spec.uuid).retire(None)
-    writer.conclude(writer.intend(_resource(subject, Kind.BUCKET).intent(Action.DELETE)), Outcome.LOST)
-
-
-def _vanished(subject: DataWorld) -> None:
-    subject.create()
-    driver, name = subject.parts.drivers[Kind.KEY], subject.spec.name(Kind.KEY)
-    (mark,) = (owned.mark for owned in driver.list_owned() if owned.name == name)
-    driver.delete(name, mark)
-
-
-def _lost_create(subject: DataWorld) -> None:
-    writer = subject.parts.journal.begin(subject.spec.subject())
-    intent = writer.intend(_resource(subject, Kind.DATABASE).intent(Action.CREATE))
-    subject.parts.drivers[Kind.DATABASE].create(subject.request(Kind.DATABASE, intent))
-
-
-def _retained(subject: DataWorld) -> None:
-    subject.create()
-    retire(subject.parts, subject.spec.uuid)
-
-
 @every_step
-@pytest.mark.parametrize(
-    ("verb", "prepare"),
-    [
-        (Verb.RECLAIM, DataWorld.create),
-        (Verb.RECLAIM_FAILED_DELETE, _lost_delete),
-        (Verb.RECLAIM_UNJOURNALLED_DELETE, _vanished),
-        (Verb.RECLAIM_UNJOURNALLED_CREATE, _lost_create),
-        (Verb.EXPIRE_RETAINED, _retained),
-    ],
-)
-def test_a_verb_killed_everywhere(
-    parents: LabParents, tmp_path: Path, step: int, verb: Verb, prepare: Callable[[DataWorld], object]
-) -> None:
+@pytest.mark.parametrize("verb", PREPARED)
+def test_a_verb_killed_everywhere(parents: LabParents, tmp_path: Path, step: int, verb: Verb) -> None:
     is_expiry = verb is Verb.EXPIRE_RETAINED
 
     def late(subject: DataWorld) -> DataWorld:
@@ -137,6 +96,6 @@ def test_a_verb_killed_everywhere(
     def work(subject: DataWorld) -> None:
         run(late(subject).parts, verb, subject.spec.uuid)
 
-    lifetime = Lifetime.DURABLE if is_expiry else Lifetime.DISPOSABLE
-    last = every_kill(parents, tmp_path, prepare, work, lambda subject: let_go(late(subject)), step, lifetime)
+    after = lambda subject: let_go(late(subject))  # noqa: E731
+    last = every_kill(parents, tmp_path, PREPARED[verb], work, after, step, lifetime_of(verb))
     assert last > 2 * (1 + 4 * 2 + 2) - step

@@ -168,9 +168,10 @@ def test_a_route_that_was_changed_is_ours_but_not_as_it_was_made(front: FrontSer
 def test_a_host_that_another_route_has_and_a_request_without_hosts_are_refused(routes: CaddyRoutes):
     site, other = Site(), Site()
     routes.create(site.request)
-    content = RouteContent((other.host, f"www.{site.host}"), site.gateway, site.web)
-    with pytest.raises(DriverRefused, match="hostTaken"):
-        routes.create(replace(other.request, route=content))
+    for taken in (f"www.{site.host}", f"WWW.{site.host.upper()}."):
+        content = RouteContent((other.host, taken), site.gateway, site.web)
+        with pytest.raises(DriverRefused, match="hostTaken"):
+            routes.create(replace(other.request, route=content))
     for nothing in (None, replace(content, hosts=())):
         with pytest.raises(DriverRefused, match="host names"):
             routes.create(replace(other.request, route=nothing))

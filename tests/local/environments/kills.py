@@ -74,6 +74,22 @@ def counted_commits(reach: Callable[[str], None]) -> Iterator[None]:
         yield
 
 
+@contextmanager
+def counted_reads(reach: Callable[[str], None]) -> Iterator[None]:
+    """Every look into a journal of this process is a point, once it has ended."""
+    read = Database.read
+
+    @contextmanager
+    def instead(self: Database) -> Iterator[sa.Connection]:
+        with read(self) as connection:
+            yield connection
+        reach("after read")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Database, "read", instead)
+        yield
+
+
 def killed_at(point: int, work: Callable[[Callable[[str], None]], Any]) -> bool:
     """Run `work` in a child that is killed at its `point`-th point; whether it came that far.
 

@@ -24,8 +24,8 @@ def add(root: Path, uuid: str = NEW, **more: object) -> None:
     add_environment(root, root / "var", SystemClock(), uuid, {**RECORD, **more})
 
 
-def retire(root: Path, section: str, key: str) -> bool:
-    return mark_retired(root, root / "var", SystemClock(), (section, key))
+def retire(root: Path, uuid: str) -> bool:
+    return mark_retired(root, root / "var", SystemClock(), uuid)
 
 
 def test_an_entry_is_added_and_every_other_line_stays(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_a_wrong_entry_leaves_the_file(tmp_path: Path) -> None:
 
 def test_an_entry_is_marked_as_retired_once(tmp_path: Path) -> None:
     root = write_environments(tmp_path)
-    assert retire(root, "environments", MEMBER) and not retire(root, "environments", MEMBER)
-    assert retire(root, "tiers", "common")
+    assert retire(root, MEMBER) and not retire(root, MEMBER)
+    assert retire(root, TIER) and not retire(root, NEW)
     inventory = load_environments(root)
     assert inventory.environments[MEMBER].retired and inventory.tiers["common"].retired
     assert not inventory.environments[OWN].retired
@@ -67,5 +67,5 @@ def test_an_entry_is_marked_as_retired_once(tmp_path: Path) -> None:
 def test_a_tier_with_members_is_not_marked(tmp_path: Path) -> None:
     root = write_environments(tmp_path)
     with pytest.raises(InvalidInput, match="this one has 1"):
-        retire(root, "tiers", "common")
+        retire(root, TIER)
     assert text_of(root) == ENVIRONMENTS

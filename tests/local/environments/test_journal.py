@@ -163,11 +163,31 @@ def test_an_old_pen_is_dry(journal: Journal) -> None:
         lambda: old.fence(State.RECLAIMING),
         lambda: old.retire(WEEK),
         lambda: old.need_attention(Attention.STILL_PRESENT, Kind.ROLE),
+        lambda: old.receipt("create", "done"),
     ):
         with refused("fenced"):
             write()
-    assert (journal.required(OWN), journal.effects(OWN)) == before
+    assert (journal.required(OWN), journal.effects(OWN), journal.receipts(OWN)) == (*before, ())
     new.conclude(intent, Outcome.LOST)
+
+
+def test_every_change_of_state_dries_the_pens_of_who_read_the_one_before(journal: Journal) -> None:
+    old, new = journal.begin(NEW), journal.begin(NEW).move(State.READY)
+    for write in (lambda: old.fence(State.ABANDONED), lambda: old.move(State.READY), lambda: old.retire(None)):
+        with refused("fenced"):
+            write()
+    new.receipt("create", "done")
+    assert (journal.required(OWN).state, journal.required(OWN).epoch) == (State.READY, 2)
+
+
+def test_what_lets_go_does_so_of_the_effects_alone_that_it_has_seen(journal: Journal) -> None:
+    writer = journal.begin(NEW)
+    for write in (lambda: writer.intend(CREATE), lambda: writer.conclude(journal.effects(OWN)[0].id, Outcome.DONE)):
+        seen = journal.effects(OWN)
+        write()
+        with refused("fenced"):
+            writer.fence(State.RECLAIMING, seen)
+    assert writer.fence(State.RECLAIMING, journal.effects(OWN)).epoch == 2
 
 
 def test_the_moment_of_retirement_is_recorded_once(journal: Journal) -> None:

@@ -25,9 +25,6 @@ from tests.local.environments.kills import killed_at, pointed
 from tests.local.environments.simulated import Store, simulated_drivers
 from tests.local.environments.subjects import World, specification, world
 
-# Every point of every job: minutes, so they run with the soak tests.
-pytestmark = pytest.mark.soak
-
 Work = Callable[[World], object]
 Build = Callable[[Path, Callable[[str], None]], World]
 
@@ -115,7 +112,8 @@ def test_creation_killed_everywhere(tmp_path: Path) -> None:
     assert points >= 2 * (1 + 7 * 4 + 2)
 
 
-@pytest.mark.parametrize("build", [simulated, disposable])
+# The other points take minutes, so they run with the soak tests; those of the verbs are met on real parents too.
+@pytest.mark.parametrize("build", [simulated, pytest.param(disposable, marks=pytest.mark.soak)])
 def test_retirement_killed_everywhere(tmp_path: Path, build: Build) -> None:
     kept = {Kind.DATABASE, Kind.ROLE, Kind.BUCKET, Kind.KEY} if build is simulated else set()
 
@@ -169,6 +167,7 @@ def _expire(subject: World) -> None:
     run(subject.parts, Verb.EXPIRE_RETAINED, subject.spec.uuid)
 
 
+@pytest.mark.soak
 @pytest.mark.parametrize(
     ("verb", "build", "prepare"),
     [

@@ -14,13 +14,14 @@ import pytest
 
 from engine.cli.sweep import Starter
 from engine.environments.conditions import Verb
-from engine.environments.drivers.base import Kind
+from engine.environments.drivers.base import Kind, Owned
 from engine.environments.due import Due
 from engine.environments.hosting import Hosting, open_hosting
 from engine.environments.journal import State
+from engine.environments.orphans import orphans
 from engine.environments.sweep import SWEEP, Sweep, by_journal
 from engine.environments.verbs import retire, run
-from engine.errors import NeedsAttention, RecordFailed, TenantryError
+from engine.errors import ExitCode, NeedsAttention, RecordFailed, TenantryError, UnknownState
 from engine.registry.environments_model import Lifetime
 from engine.subject import Subject
 from engine.timers.units import Caller
@@ -122,6 +123,20 @@ def test_orphans_are_listed_and_never_deleted(site: Site) -> None:
     assert "bucket/x" in site.store.things()
 
 
+def test_what_is_let_go_of_while_it_is_listed_is_no_orphan(site: Site) -> None:
+    subject = site.subject.of(specification())
+    subject.create()
+    listed = subject.parts.drivers[Kind.DATABASE].list_owned
+
+    def let_go_after_listing() -> tuple[Owned, ...]:
+        found = listed()
+        run(subject.parts, Verb.RECLAIM, OWN)
+        return found
+
+    vars(subject.parts.drivers[Kind.DATABASE])["list_owned"] = let_go_after_listing
+    assert (orphans(subject.parts), subject.state, site.store.things()) == ((), State.TOMBSTONED, {})
+
+
 def _retiring(site: Site) -> None:
     site.subject.create()
     site.subject.parts.journal.writer(OWN).retire(None)
@@ -158,7 +173,7 @@ def test_nothing_that_is_raised_gets_out_of_a_tick(site: Site, error: Exception)
         site.sweep(sources=(fail, by_journal), start=lambda due: 75),
     ):
         tick = broken.tick()
-        assert len(tick.errors) == 1 and "secret" not in tick.errors[0]
+        assert len(tick.errors) == 1 and "secret" not in tick.errors[0].message
         assert tick.exit_code == 1
     listing = site.subject.parts.drivers[Kind.BUCKET]
     listing.list_owned = fail  # type: ignore[method-assign]
@@ -167,6 +182,17 @@ def test_nothing_that_is_raised_gets_out_of_a_tick(site: Site, error: Exception)
     assert [result for result, _ in site.receipts()] == ["failed"] * 3
     del listing.list_owned  # type: ignore[misc]
     assert (site.sweep().tick().exit_code, site.subject.state) == (0, State.TOMBSTONED)
+
+
+def test_a_listing_that_is_not_answered_is_no_failure_of_ours(site: Site) -> None:
+    site.subject.create()
+
+    def unanswered() -> tuple[Owned, ...]:
+        raise UnknownState("the listing could not be read")
+
+    vars(site.subject.parts.drivers[Kind.BUCKET])["list_owned"] = unanswered
+    tick = site.sweep().tick()
+    assert (tick.orphans, tick.exit_code) == (None, ExitCode.UNREACHABLE)
 
 
 def test_a_source_that_fails_does_not_stop_the_others(site: Site) -> None:
@@ -187,12 +213,12 @@ def test_a_broken_journal_and_a_broken_inventory_are_told_and_the_next_tick_come
     for path in journal.parent.glob("journal.db-*"):
         path.unlink()
     tick = site.sweep().tick()
-    assert tick.errors and all("journal" in error for error in tick.errors)
+    assert tick.errors and all("journal" in error.message for error in tick.errors)
     journal.write_bytes(kept)
     settings = site.root / "inventory/fleet.yaml"
     text = settings.read_text()
     settings.write_text(f"{text}\nnonsense: 1\n")
-    assert "nonsense" in site.sweep().tick().errors[0]
+    assert "nonsense" in site.sweep().tick().errors[0].message
     settings.write_text(text)
     assert site.sweep().tick().exit_code == 0
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from engine.environments.conditions import Verb
+from engine.environments.drivers.base import Kind
 from engine.environments.journal import Action, Database, Journal, State
-from engine.environments.life import create
+from engine.environments.life import abandon, create
 from engine.environments.names import Owner
 from engine.environments.spec import TIER, Specification
-from engine.environments.verbs import retire
+from engine.environments.verbs import retire, run
 from engine.errors import EnvironmentRefused, NeedsAttention, RecordFailed
 from engine.registry.environments_model import Lifetime
-from tests.local.environments.kills import pointed
+from tests.local.environments.kills import counted_reads, pointed
 from tests.local.environments.processes import ENDED, FENCED, REFUSED, nth, stopped_at
 from tests.local.environments.simulated import Store, simulated_drivers
 from tests.local.environments.subjects import World, world
@@ -84,6 +87,53 @@ def test_two_who_retire(tmp_path: Path) -> None:
         assert Store(place / "provider.json").things() == {}
 
     assert every_stop(tmp_path, World.create, work, after) >= 4 * 7 + 2
+
+
+def test_one_who_gives_up_what_another_one_makes(tmp_path: Path) -> None:
+    one_lets_go_and_another_makes(tmp_path, lambda subject: abandon(subject.parts, OWN))
+
+
+@pytest.mark.parametrize("verb", Verb)
+def test_one_who_gives_a_verb_on_what_another_one_makes(tmp_path: Path, verb: Verb) -> None:
+    one_lets_go_and_another_makes(tmp_path, lambda subject: run(subject.parts, verb, OWN))
+
+
+def one_lets_go_and_another_makes(directory: Path, work: Callable[[World], object]) -> None:
+    """Stop the one at each point of `work` while the other makes the durable environment: what is ready stays."""
+    durable = replace(SPEC, lifetime=Lifetime.DURABLE)
+    whole = {f"{kind}/{durable.name(kind)}" for kind in TIER}
+    for point in range(1, BOUND):
+        place = directory / f"{point}"
+        place.mkdir()
+        build(place).of(durable).parts.journal.begin(durable.subject())
+        _lose_the_first_answer(build(place).of(durable))
+
+        def first_work(reach: Callable[[str], None], place: Path = place) -> None:
+            with counted_reads(reach):
+                work(build(place, reach).of(durable))
+
+        first = stopped_at(nth(point), first_work)
+        if first is None:
+            return
+        other = build(place).of(durable)
+        with suppress(NeedsAttention, EnvironmentRefused):
+            other.create()
+        was_ready = other.state is State.READY
+        assert first.go_on() in (ENDED, REFUSED, FENCED)
+        if was_ready:
+            assert (other.state, set(Store(place / "provider.json").things())) == (State.READY, whole), point
+    raise AssertionError("there is no end of points")
+
+
+def _lose_the_first_answer(subject: World) -> None:
+    """Have the first resource made by a request whose answer was lost, so that there is something to let go of."""
+    store = Store(Path(str(subject.parts.journal.database._path)).with_name("provider.json"))
+    store.faults["create", Kind.DATABASE] = ["done"]
+    lossy = replace(
+        subject, parts=replace(subject.parts, drivers=pointed(simulated_drivers(store), lambda point: None))
+    )
+    with pytest.raises(NeedsAttention):
+        lossy.create()
 
 
 def test_one_who_is_stopped_within_a_commit_holds_up_the_other_who_sends_nothing(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from engine.errors import EnvironmentRefused, MissingPart, NeedsAttention, Unkno
 from engine.registry.environments_model import Lifetime
 from tests.local.environments.simulated import Store
 from tests.local.environments.subjects import World, specification
+from tests.unit.hosted import MEMBER
 
 DATA = (Kind.DATABASE, Kind.ROLE, Kind.BUCKET, Kind.KEY)
 
@@ -53,7 +54,8 @@ def test_reclaim_in_its_order(subject: World, store: Store) -> None:
     epoch = subject.parts.journal.required(subject.spec.uuid).epoch
     assert give(subject, Verb.RECLAIM) is subject.state is State.TOMBSTONED
     row = subject.parts.journal.required(subject.spec.uuid)
-    assert (row.epoch, row.tombstoned_at) == (epoch + 1, subject.clock.now())
+    # One epoch for the fence, and one for the tombstone.
+    assert (row.epoch, row.tombstoned_at) == (epoch + 2, subject.clock.now())
     assert [key.split("/")[0] for key in store.sent("delete")] == [kind.value for kind in LETTING_GO]
     looked = calls[len(LETTING_GO) :]
     assert looked[:3] == ["observe route", "delete route", "deleted route"]
@@ -162,6 +164,38 @@ def test_what_lands_within_the_settle_time_prevents_the_tombstone(subject: World
         give(subject, Verb.RECLAIM_UNJOURNALLED_CREATE)
     assert subject.state is State.RECLAIMING
     assert give(subject, Verb.RECLAIM_UNJOURNALLED_CREATE) is State.TOMBSTONED
+    assert store.things() == {}
+
+
+def come_back(store: Store) -> None:
+    """Have the bucket come back once after its delete, as where a provider says too early that it is done."""
+    (key,) = [key for key in store.things() if key.startswith("bucket/")]
+    thing = store.things()[key]
+
+    def again(call: str) -> None:
+        if call == "deleted bucket":
+            store.before = lambda call: None
+            store.put(key, thing)
+
+    store.before = again
+
+
+def test_what_goes_on_where_something_is_still_present(subject: World, store: Store) -> None:
+    subject.create()
+    store.faults["delete", Kind.BUCKET] = ["lost"]
+    with pytest.raises(NeedsAttention, match="deleteOutcomeUnknown"):
+        retire(subject.parts, subject.spec.uuid)
+    come_back(store)
+    with pytest.raises(NeedsAttention, match="stillPresent"):
+        give(subject, Verb.RECLAIM_FAILED_DELETE)
+    assert refused(subject, *others(Verb.RECLAIM)) >= {"noFailedDelete"}
+    assert give(subject, Verb.RECLAIM) is State.TOMBSTONED
+    other = subject.of(specification(MEMBER))
+    other.create()
+    come_back(store)
+    with pytest.raises(NeedsAttention, match="stillPresent"):
+        retire(other.parts, MEMBER)
+    assert retire(other.parts, MEMBER) is State.TOMBSTONED
     assert store.things() == {}
 
 

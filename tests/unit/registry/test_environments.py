@@ -10,7 +10,7 @@ import pytest
 from engine.errors import ExitCode, InvalidInput
 from engine.registry.environments import MEMBERS_PER_TIER, load_environments
 from engine.registry.environments_model import AccessPolicy, Lifetime
-from tests.unit.hosted import ENVIRONMENTS, OWN, PIN, TIER, write_environments
+from tests.unit.hosted import ENVIRONMENTS, MEMBER, OWN, PIN, TIER, write_environments
 
 FILE = "inventory/environments.yaml"
 
@@ -73,6 +73,17 @@ def test_a_fleet_without_the_file_hosts_nothing(tmp_path: Path) -> None:
 )
 def test_a_bad_entry_is_named(tmp_path: Path, old: str, new: str, message: str) -> None:
     assert message in refusal(tmp_path, old, new).message
+
+
+@pytest.mark.parametrize("name", ["shop.example.com", "Shop.EXAMPLE.com", "shop.example.com."])
+def test_a_public_name_that_is_there_twice(tmp_path: Path, name: str) -> None:
+    other = "6d1f1c1c-0b8e-4e55-8a4f-1d2f6d8e7a10"
+    start = ENVIRONMENTS.index(f"  {OWN}:")
+    entry = ENVIRONMENTS[start : ENVIRONMENTS.index(f"  {MEMBER}:")]
+    text = ENVIRONMENTS + entry.replace(OWN, other).replace("shop.example.com", name)
+    with pytest.raises(InvalidInput, match=rf"{other}.hostname: {name} is the public name of {OWN} already"):
+        load_environments(write_environments(tmp_path, text))
+    assert load_environments(write_environments(tmp_path, f"{text}    retired: true\n")).environments[other].retired
 
 
 def test_a_uuid_that_is_there_twice(tmp_path: Path) -> None:
