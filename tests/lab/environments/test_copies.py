@@ -20,7 +20,8 @@ from botocore.exceptions import ClientError
 from engine.cli.app import run
 from engine.environments import life
 from engine.environments.conditions import Verb
-from engine.environments.copies import Copy, Place
+from engine.environments.copies import Copy, Place, Source, is_restored
+from engine.environments.copies.database import holds_anything
 from engine.environments.copies.manifest import write
 from engine.environments.copies.place import BUCKET, MANIFEST, key
 from engine.environments.drivers.base import Kind
@@ -40,6 +41,7 @@ from engine.environments.hosting import (
 )
 from engine.environments.hosting.requests import Requests
 from engine.environments.journal import State
+from engine.environments.observation import Mark
 from engine.environments.parents import LabParents
 from engine.environments.parents.programs import postgres_directory
 from engine.errors import ExitCode, Refused
@@ -168,6 +170,50 @@ def test_what_a_dump_makes_the_server_run_has_no_more_rights_than_its_environmen
         assert connection.execute("SELECT FROM pg_namespace WHERE nspname = 'grabbed'").fetchone() is None
         owners = connection.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'").fetchall()
         assert owners == [(fleet.name(new, Kind.ROLE),)]
+
+
+PLANTED = """
+CREATE FUNCTION seize() RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+    IF pg_catalog.current_setting('is_superuser') = 'on' THEN RAISE EXCEPTION 'an administrator ran this'; END IF;
+    RETURN 1;
+END $$;
+-- Better matches than the server's own, wherever this schema is looked at.
+CREATE FUNCTION obj_description(oid, text) RETURNS text LANGUAGE sql AS 'SELECT public.seize()::text';
+CREATE FUNCTION pg_terminate_backend(integer, smallint) RETURNS boolean LANGUAGE sql AS 'SELECT public.seize() = 1';
+-- What a planner works out beforehand, in whoever's query it is.
+CREATE FUNCTION settled(given integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT public.seize() + given';
+CREATE TABLE t (n integer);
+CREATE INDEX ON t ((n + public.settled(1)));
+CREATE INDEX ON t (n) WHERE public.settled(1) = 2;
+CREATE STATISTICS expected ON (n + public.settled(2)), n FROM t;
+ALTER TABLE t ADD CHECK (public.settled(n) > 0);
+CREATE POLICY rows ON t USING (public.seize() = 1);
+ALTER TABLE t ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+INSERT INTO t VALUES (1), (2);
+"""
+
+
+def test_an_administrator_runs_nothing_of_what_an_environment_has_made(fleet: Fleet) -> None:
+    source = fleet.made()
+    fleet.fill(source, {}, PLANTED)
+    copy = copied(fleet, source)
+    assert copy.dump.rows == {"public.t": 2}
+    new = fleet.add(restore=(source, copy.id))
+    fleet.run(new, stores_alone)
+    copying.seed(fleet.hosting(), fleet.specs[new])
+    # A creation that did not end looks at the same database again, which holds all that now.
+    assert fleet.run(new, converge).error is None
+    hosting = fleet.hosting()
+    assert holds_anything(fleet.parents.postgres, fleet.name(new, Kind.DATABASE), fleet.name(new, Kind.ROLE))
+    assert is_restored(fleet.parents.postgres, fleet.specs[new], Source(source, copy.id))
+    assert fleet.run(new, back_up_job).error is None
+    hosting.drivers[Kind.ROLE].delete(fleet.name(new, Kind.ROLE), Mark(new, role_intent(fleet, new)))
+
+
+def role_intent(fleet: Fleet, uuid: str) -> str:
+    [effect] = [each for each in fleet.hosting().journal.effects(uuid) if each.kind is Kind.ROLE]
+    return effect.id
 
 
 def test_an_empty_environment_is_copied_too(fleet: Fleet) -> None:
