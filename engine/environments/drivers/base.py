@@ -56,7 +56,7 @@ class CreateRequest:
 
     `target` is what a credential opens: the name of the database for a role, of the bucket for a key. For a member
     of a tier that is the tier's, and `member_of` is the tier's role, which then owns what the member makes.
-    `secret` is the password of a role; neither it nor `key_pair` is ever logged.
+    `secret` is the password of a role that is a login, which a tier's is not; neither it nor `key_pair` is ever logged.
     """
 
     uuid: str

@@ -147,6 +147,11 @@ class Site:
     members: tuple[Child, ...]
 
     @property
+    def logins(self) -> tuple[Child, ...]:
+        """Those that can log in to the database; as a tier nobody does."""
+        return (*self.own, *self.members)
+
+    @property
     def everybody(self) -> tuple[Child, ...]:
         return (*self.own, *self.tiers, *self.members)
 

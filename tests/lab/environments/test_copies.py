@@ -16,6 +16,7 @@ from typing import Any
 import psycopg
 import pytest
 from botocore.exceptions import ClientError
+from psycopg import sql
 
 from engine.cli.app import run
 from engine.environments import life
@@ -41,6 +42,7 @@ from engine.environments.hosting import (
 )
 from engine.environments.hosting.requests import Requests
 from engine.environments.journal import State
+from engine.environments.names import Owner, names_of
 from engine.environments.observation import Mark
 from engine.environments.parents import LabParents
 from engine.environments.parents.programs import postgres_directory
@@ -451,7 +453,14 @@ def test_copies_by_command(fleet: Fleet, parents_state: Path, capsys: pytest.Cap
         assert ended == code, said.err
         return valid(schema, json.loads(said.out)) if said.out else said.err
 
+    role = names_of(TIER, Owner.TIER).role
     tenantry("env-run", "tier", "create", TIER)
+    with fleet.parents.postgres.connection() as connection:
+        # As an earlier version made it.
+        connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(role)))
+        assert tenantry("env-run", "tier", "create", TIER)["subjects"][0]["state"] == "ready"
+        look = "SELECT rolcanlogin FROM pg_roles WHERE rolname = %s"
+        assert connection.execute(look, (role,)).fetchone() == (False,)
     [ended] = tenantry("env-run", "tier", "backup", "--all")["subjects"]
     [listed] = tenantry("env-backups", "tier", "backups")["copies"]
     assert (ended["result"], ended["done"]) == ("backed-up", [listed["copy"]])
