@@ -111,6 +111,21 @@ def test_a_bucket_of_ours_without_its_tags_is_foreign_once_there_is_something_in
     _is_left_alone(drivers, "bucket", child)
 
 
+def test_what_comes_into_a_bucket_without_tags_after_it_was_looked_at_stays(drivers: Drivers, parents: LabParents):
+    child = drivers.make(Child(), "bucket")
+    name, store = child.names.bucket, ObjectStore(parents.objects.endpoint, parents.objects.admin)
+    store.s3.delete_bucket_tagging(Bucket=name)
+
+    def fill(**_: object) -> None:
+        parents.objects.s3.put_object(Bucket=name, Key="somebody's", Body=b"data")
+
+    for call in ("ListMultipartUploads", "DeleteBucket"):
+        store.s3.meta.events.register_first(f"before-call.s3.{call}", fill)
+    with pytest.raises(DriverRefused):
+        Buckets(store).delete(name, child.mark)
+    assert parents.objects.s3.get_object(Bucket=name, Key="somebody's")["Body"].read() == b"data"
+
+
 def test_a_resource_that_was_changed_is_ours_but_not_as_it_was_made(
     drivers: Drivers, parents: LabParents, admin: psycopg.Connection
 ):
