@@ -88,7 +88,10 @@ class Driver(Protocol):
 
     kind: Kind
     settle_seconds: float
-    """How long after an observation a request that was still under way may take effect."""
+    """How long a request that was under way is given to take effect before it is looked again, not an upper bound.
+
+    A call is given up after 30 s. What takes effect later than this carries a mark, and is found as an orphan.
+    """
 
     def name(self, uuid: str) -> str:
         """The resource's name, a pure function."""
