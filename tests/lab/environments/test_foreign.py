@@ -149,6 +149,19 @@ def test_a_resource_that_was_changed_is_ours_but_not_as_it_was_made(
     assert drivers.bucket.observe(names.bucket).mark is None
 
 
+def test_who_was_shut_out_by_hand_is_let_go_of_like_any_other(
+    drivers: Drivers, parents: LabParents, admin: psycopg.Connection
+):
+    child = drivers.make(Child())
+    admin.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(child.names.role)))
+    parents.objects.iam.delete_access_key(UserName=child.names.key, AccessKeyId=child.pair.access_key)
+    for kind in ("key", "bucket", "role", "database"):
+        driver, name = getattr(drivers, kind), getattr(child.names, kind)
+        assert driver.observe(name).mark == child.mark
+        driver.delete(name, child.mark)
+        assert driver.observe(name) == Absent()
+
+
 def test_a_user_that_somebody_made_between_our_claim_and_our_user(drivers: Drivers, parents: LabParents):
     child = drivers.make(Child(), "bucket")
     store, names = parents.objects, child.names
