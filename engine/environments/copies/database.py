@@ -81,10 +81,14 @@ def mark(parent: PostgresParent, database: str) -> str | None:
     with parent.connection() as connection:
         if connection.execute("SELECT FROM pg_catalog.pg_database WHERE datname = %s", (database,)).fetchone() is None:
             return None
+    return mark_in(parent, database)
+
+
+def mark_in(parent: PostgresParent, database: str) -> str | None:
+    """The same of a database that is known to be there."""
+    query = f"SELECT pg_catalog.obj_description(oid, 'pg_namespace') {_MARKED}"
     with parent.connection(database) as connection:
-        row = connection.execute(
-            f"SELECT pg_catalog.obj_description(oid, 'pg_namespace') {_MARKED}", (SCHEMA,)
-        ).fetchone()
+        row = connection.execute(query, (SCHEMA,)).fetchone()
     return None if row is None else str(row[0])
 
 
@@ -100,14 +104,15 @@ def set_mark(parent: PostgresParent, database: str, text: str) -> None:
 def holds_anything(parent: PostgresParent, database: str, role: str) -> bool:
     """Whether `role` has made anything in `database`, after every session of its was ended.
 
-    So nothing that began earlier can still be committed. Raises `ProviderTrouble`.
+    So nothing that began earlier can still be committed. In one statement with a look at the mark: with that, the
+    sessions are those of an environment that is in use, and stay. Raises `ProviderTrouble`.
     """
+    query = (
+        "SELECT pg_catalog.bool_and(pg_catalog.pg_terminate_backend(pid, %s)) FROM pg_catalog.pg_stat_activity "
+        f"WHERE usename = %s AND NOT EXISTS (SELECT {_MARKED})"
+    )
     with parent.connection(database) as connection:
-        ended = connection.execute(
-            "SELECT pg_catalog.bool_and(pg_catalog.pg_terminate_backend(pid, %s)) "
-            "FROM pg_catalog.pg_stat_activity WHERE usename = %s",
-            (int(END_SECONDS * 1000), role),
-        ).fetchone()
+        ended = connection.execute(query, (int(END_SECONDS * 1000), role, SCHEMA)).fetchone()
         if ended is None or ended[0] is False:
             raise ProviderTrouble(Trouble.TIMED_OUT)
         row = connection.execute(_OWNED, {"role": role}).fetchone()

@@ -25,6 +25,8 @@ from engine.environments.names import Names, Owner, names_of
 from engine.environments.observation import Mark, Present
 from engine.environments.parents import LabParents, ParentKind
 from engine.errors import TenantryError
+from tests.fleets import write_whole_fleet
+from tests.lab.environments.copying import Fleet, Kept
 
 MEMORY = Path("/dev/shm")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -120,6 +122,16 @@ def kill_objects(parents: LabParents) -> None:
     record = parents.record(ParentKind.OBJECTS)
     if record is not None and record.process is not None:
         record.process.signal(signal.SIGKILL)
+
+
+@pytest.fixture(scope="module")
+def kept(parents: LabParents) -> Kept:
+    return Kept.of(parents)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, kept: Kept) -> Fleet:
+    return Fleet(write_whole_fleet(tmp_path / "fleet"), kept)
 
 
 @pytest.fixture
