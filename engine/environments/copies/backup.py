@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from engine.clock import Clock, iso, new_run_id
@@ -39,7 +40,9 @@ class _Making:
         with database.snapshot(self.postgres, name) as snapshot:
             rows = snapshot.rows()
             chunks = programs.dump(login, snapshot.id, without_schema=database.SCHEMA)
-            tally = streams.put(self.place.store, BUCKET, self.key(DUMP), chunks)
+            # Once anything comes, the program has the snapshot and its locks for itself, for as long as it takes.
+            first = next(chunks, b"")
+        tally = streams.put(self.place.store, BUCKET, self.key(DUMP), chain((first,), chunks))
         return Dump(tally.size, tally.sha256, rows)
 
     def objects(self) -> Iterator[CopiedObject]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from engine.environments.copies import database, programs, streams
 from engine.environments.copies.manifest import Copy
 from engine.environments.copies.place import BUCKET, DUMP, Place, answering, key, object_name
 from engine.environments.drivers.base import Kind
-from engine.environments.drivers.objects_store import Missing
+from engine.environments.drivers.objects_store import Missing, Taken
 from engine.environments.drivers.postgres_parent import PostgresParent
 from engine.environments.spec import Specification
 from engine.environments.words import CopyFault, Refusal
@@ -70,16 +70,24 @@ def is_restored(postgres: PostgresParent, spec: Specification, source: Source) -
         return database.mark(postgres, spec.name(Kind.DATABASE)) == source.mark
 
 
-def restore(place: Place, postgres: PostgresParent, spec: Specification, source: Source, password: bytes) -> bool:
+def restore(
+    place: Place,
+    postgres: PostgresParent,
+    spec: Specification,
+    source: Source,
+    password: bytes,
+    confirm: Callable[[], None],
+) -> bool:
     """Fill the empty database and bucket of `spec` from `source`; whether that was done now.
 
     May be called again after any end of an earlier call. `password` is that of the environment's own role: the dump
     is loaded as that role, in one transaction, so it owns all of it and nothing runs with more than its rights.
+    `confirm` is called before each write and raises where `spec` is not to be filled any more.
     Raises :class:`EnvironmentRefused`, :class:`CopyFailed` and :class:`UnknownState`.
     """
     if is_restored(postgres, spec, source):
         return False
-    loading = _Loading(place, postgres, spec, source, known(place, source))
+    loading = _Loading(place, postgres, spec, source, known(place, source), confirm)
     with answering(f"restore of {source}"):
         try:
             loading.database(password)
@@ -99,6 +107,13 @@ class _Loading:
     spec: Specification
     source: Source
     copy: Copy
+    confirm: Callable[[], None]
+
+    def require_unfilled(self) -> None:
+        """Raise :class:`EnvironmentRefused` where another job went on, so that others may use what is there by now."""
+        self.confirm()
+        if database.mark_in(self.postgres, self.spec.name(Kind.DATABASE)) is not None:
+            raise EnvironmentRefused(Refusal.FENCED, "another job has restored it", where=self.spec.uuid)
 
     def database(self, password: bytes) -> None:
         """Load the dump, unless an earlier run has: its one transaction left either all of it or nothing."""
@@ -106,16 +121,21 @@ class _Loading:
         if database.holds_anything(self.postgres, name, role):
             return
         found = streams.read(self.place.store, BUCKET, self.source.key(DUMP))
+        self.require_unfilled()
         login = programs.Login(self.postgres.host, self.postgres.port, name, role, password)
         programs.load(login, streams.verified(found.chunks, self.copy.dump.size, self.copy.dump.sha256))
 
     def objects(self) -> None:
-        """Write every object; one that an earlier run wrote is written again, the same."""
+        """Write every object that is not there; one that an earlier run wrote must be the same."""
         store, bucket = self.place.store, self.spec.name(Kind.BUCKET)
         for number, item in enumerate(self.copy.objects):
             found = streams.read(store, BUCKET, self.source.key(object_name(number)))
             chunks = streams.verified(found.chunks, item.size, item.sha256)
-            streams.put(store, bucket, item.key, chunks, item.headers, item.metadata)
+            about = (item.headers, item.metadata)
+            try:
+                streams.put(store, bucket, item.key, chunks, *about, confirm=self.require_unfilled)
+            except Taken:
+                raise self._differs() from None
 
     def compare(self) -> None:
         """Raise :class:`CopyFailed` unless tables and keys are those of the copy."""
@@ -124,12 +144,15 @@ class _Loading:
             streams.keys(self.place.store, bucket)
         ) == sorted(item.key for item in self.copy.objects)
         if not is_equal:
-            raise CopyFailed(
-                CopyFault.RESTORED_DIFFERS,
-                "what is there is not what the copy holds",
-                where=f"environment {self.spec.uuid}",
-                hint="abandon it, and restore into another one",
-            )
+            raise self._differs()
+
+    def _differs(self) -> CopyFailed:
+        return CopyFailed(
+            CopyFault.RESTORED_DIFFERS,
+            "what is there is not what the copy holds",
+            where=f"environment {self.spec.uuid}",
+            hint="abandon it, and restore into another one",
+        )
 
 
 def known(place: Place, source: Source) -> Copy:

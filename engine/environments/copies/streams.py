@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from engine.environments.drivers.objects_store import ObjectStore, part, troubles
+from engine.environments.drivers.objects_store import ObjectStore, Taken, part, troubles
 from engine.environments.drivers.trouble import ProviderTrouble, Trouble
 
 PART_BYTES = 8 * 1024 * 1024
@@ -93,25 +93,49 @@ def put(
     chunks: Iterable[bytes],
     headers: Mapping[str, str] | None = None,
     metadata: Mapping[str, str] | None = None,
+    *,
+    confirm: Callable[[], None] | None = None,
 ) -> Tally:
     """Write an object and have the store confirm its size and digest; what went into it.
 
-    If `chunks` raises, nothing is there under that key that was not there before. Raises `ProviderTrouble`.
+    If `chunks` raises, nothing is there under that key that was not there before. With `confirm` the object must be
+    new, or there with the same content, else `Taken` is raised; it is called right before the object comes to be, and
+    raises where that must not be. Raises `ProviderTrouble`.
     """
     tally = Tally()
     parts = _parts(tally.of(chunks))
     first, second = next(parts, b""), next(parts, None)
     about = {"Bucket": bucket, "Key": key}
     described = {**about, **(headers or {}), "Metadata": dict(metadata or {})}
+    finish = _Finish(store, confirm)
     if second is None:
-        store.call(store.s3.put_object, **described, Body=first, ContentMD5=_base64(first))
+        finish(store.s3.put_object, **described, Body=first, ContentMD5=_base64(first))
         tag = hashlib.md5(first, usedforsecurity=False).hexdigest()
     else:
-        tag = _put_parts(store, about, described, (first, second), parts)
+        tag = _put_parts(store, about, described, (first, second), parts, finish)
     held = store.call(store.s3.head_object, **about)
     if (held.get("ContentLength"), str(held.get("ETag")).strip('"')) != (tally.size, tag):
-        raise ProviderTrouble(Trouble.UNEXPECTED)
+        raise Taken if finish.taken else ProviderTrouble(Trouble.UNEXPECTED)
     return tally
+
+
+@dataclass
+class _Finish:
+    """The call that makes an object out of what was sent; `taken` says that there was one already."""
+
+    store: ObjectStore
+    confirm: Callable[[], None] | None
+    taken: bool = False
+
+    def __call__(self, function: Callable[..., Any], **arguments: Any) -> None:
+        if self.confirm is None:
+            self.store.call(function, **arguments)
+            return
+        self.confirm()
+        try:
+            self.store.call(function, **arguments, IfNoneMatch="*")
+        except Taken:
+            self.taken = True
 
 
 def _put_parts(
@@ -120,11 +144,12 @@ def _put_parts(
     described: Mapping[str, Any],
     begun: Iterable[bytes],
     rest: Iterator[bytes],
+    finish: _Finish,
 ) -> str:
-    """Write an object that takes several parts; the tag that the store must give it."""
+    """Write an object that takes several parts, of which `finish` makes one; the tag that the store must give it."""
     upload = {**about, "UploadId": part(store.call(store.s3.create_multipart_upload, **described), "UploadId", str)}
     sent: list[dict[str, Any]] = []
-    digests = b""
+    digests, is_made = b"", False
 
     def send(content: bytes) -> None:
         nonlocal digests
@@ -138,12 +163,13 @@ def _put_parts(
             send(content)
         for content in rest:
             send(content)
-        store.call(store.s3.complete_multipart_upload, **upload, MultipartUpload={"Parts": sent})
-    except BaseException:
-        # What stays of it all the same is no object, and goes with the prefix.
-        with suppress(ProviderTrouble):
-            store.call(store.s3.abort_multipart_upload, **upload)
-        raise
+        finish(store.s3.complete_multipart_upload, **upload, MultipartUpload={"Parts": sent})
+        is_made = not finish.taken
+    finally:
+        if not is_made:
+            # What stays of it all the same is no object, and goes with the prefix.
+            with suppress(ProviderTrouble):
+                store.call(store.s3.abort_multipart_upload, **upload)
     return f"{hashlib.md5(digests, usedforsecurity=False).hexdigest()}-{len(sent)}"
 
 

@@ -56,7 +56,7 @@ class CreateRequest:
 
     `target` is what a credential opens: the name of the database for a role, of the bucket for a key. For a member
     of a tier that is the tier's, and `member_of` is the tier's role, which then owns what the member makes.
-    `secret` is the password of a role; neither it nor `key_pair` is ever logged.
+    `secret` is the password of a role that is a login, which a tier's is not; neither it nor `key_pair` is ever logged.
     """
 
     uuid: str
@@ -88,7 +88,10 @@ class Driver(Protocol):
 
     kind: Kind
     settle_seconds: float
-    """How long after an observation a request that was still under way may take effect."""
+    """How long a request that was under way is given to take effect before it is looked again, not an upper bound.
+
+    A call is given up after 30 s. What takes effect later than this carries a mark, and is found as an orphan.
+    """
 
     def name(self, uuid: str) -> str:
         """The resource's name, a pure function."""

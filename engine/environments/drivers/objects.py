@@ -101,8 +101,10 @@ class Buckets:
             if found.label is None or found.label.mark != mark:
                 raise effects.refuse(Trouble.FOREIGN)
             if found.tags is not None:
-                effects.begin()
-                _empty(self._store, name, effects)
+                # One without tags was empty: what is in it since then is not ours, and the store refuses to drop it.
+                if found.tags.values:
+                    effects.begin()
+                    _empty(self._store, name, effects)
                 effects.begin()
                 _unless_missing(self._store, self._store.s3.delete_bucket, Bucket=name)
             if found.claim is not None:

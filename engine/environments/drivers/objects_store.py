@@ -35,6 +35,13 @@ class Missing(ProviderTrouble):
         self.code = code
 
 
+class Taken(ProviderTrouble):
+    """The store said that there is something already where only something new was to be written."""
+
+    def __init__(self) -> None:
+        super().__init__(Trouble.UNEXPECTED, definite=True)
+
+
 MISSING_CODES = ("NoSuchBucket", "NoSuchBucketPolicy", "NoSuchEntity", "NoSuchKey", "NoSuchTagSet")
 
 
@@ -136,6 +143,8 @@ def _answered(error: exceptions.ClientError) -> ProviderTrouble:
     # A bare 404 may be anybody's, a proxy's for one: only the store's own code says that a thing does not exist.
     if status == 404 and code in MISSING_CODES:
         return Missing(code)
+    if status == 412 and code == "PreconditionFailed":
+        return Taken()
     return ProviderTrouble(of_status(status), definite=status in _SAID_NO and bool(code) and code != str(status))
 
 

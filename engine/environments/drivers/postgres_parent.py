@@ -100,12 +100,16 @@ class PostgresParent:
     def _options(self) -> str:
         """Words of errors are compared; and what an operator began who is gone must not keep all others waiting.
 
+        An environment makes functions in its own database as it likes. So names mean the server's own things only:
+        with any schema in the path, one of its functions may fit a call better and run with all our rights.
+
         A server may not notice for hours that a network was cut. So it ends by itself a statement for which nobody
         waits any more, and a session that holds locks and says nothing; one may wait for what another of us does.
         """
         patience = int(self.answer_seconds * 1000)
         bounds = {
             "lc_messages": "C",
+            "search_path": "",
             "statement_timeout": patience,
             "idle_in_transaction_session_timeout": patience,
             "idle_session_timeout": 5 * patience,

@@ -1,4 +1,8 @@
-"""Roles of environments: logins, each of which opens one database and nothing else."""
+"""Roles of environments: logins, each of which opens one database and nothing else.
+
+A tier's role owns what its members make, but nobody logs in as it: a member works as that role and so could give it a
+password, which would open the tier's database for as long as the tier lasts.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,7 @@ from engine.environments.drivers.base import CreateRequest, Kind, Owned
 from engine.environments.drivers.postgres import SETTLE_SECONDS, Connection, database_label, owned
 from engine.environments.drivers.postgres_parent import PostgresParent
 from engine.environments.drivers.trouble import INCOMPLETE, Effects, ProviderTrouble, Trouble, effects_on
-from engine.environments.names import Owner, names_of
+from engine.environments.names import Owner, names_of, uuid_of
 from engine.environments.observation import Absent, Label, Mark, Observation, Present, read_label
 from engine.errors import DriverRefused
 
@@ -20,11 +24,12 @@ CONNECTIONS = 10
 TURN = 0x726F6C65
 """The number of the lock that whoever changes roles holds."""
 
-# Whole is a role that can log in, has no attribute beyond that, and was let into one database. What is open to
-# everybody is the fault of that database or of the parent, and is seen there.
+# Whole is a role that can log in, or that of a tier that cannot; it has no attribute beyond that, and was let into one
+# database. What is open to everybody is the fault of that database or of the parent, and is seen there.
 _LOOK = """
 SELECT r.oid, shobj_description(r.oid, 'pg_authid'),
-       r.rolcanlogin AND NOT (r.rolsuper OR r.rolcreatedb OR r.rolcreaterole OR r.rolreplication OR r.rolbypassrls)
+       r.rolcanlogin = %(login)s
+       AND NOT (r.rolsuper OR r.rolcreatedb OR r.rolcreaterole OR r.rolreplication OR r.rolbypassrls)
        AND r.rolconnlimit > 0
        AND 1 = (SELECT count(DISTINCT d.oid) FROM pg_database d, aclexplode(d.datacl) a
                 WHERE a.privilege_type = 'CONNECT' AND a.grantee <> 0 AND pg_has_role(r.oid, a.grantee, 'MEMBER'))
@@ -113,6 +118,17 @@ class PostgresRoles:
             effects.begin()
             connection.execute(sql.SQL("DROP ROLE IF EXISTS {}").format(sql.Identifier(name)))
 
+    def refuse_logins(self, name: str) -> None:
+        """See that nobody logs in as this tier's role, which was a login where an earlier version made it.
+
+        Raises `DriverRefused` or `DispatchLost`.
+        """
+        with effects_on(self.kind, name) as effects, self._parent.connection() as connection:
+            found = _look(connection, name)
+            if found.label is not None and not found.whole and not _is_login(name):
+                effects.begin()
+                _shut_out(connection, name)
+
     def list_owned(self) -> tuple[Owned, ...]:
         return owned(self._parent, self.kind)
 
@@ -127,19 +143,15 @@ class PostgresRoles:
 
     def _make(self, request: CreateRequest, label: Label, effects: Effects) -> None:
         role, database = sql.Identifier(request.name), sql.Identifier(request.target)
-        if request.secret is None:
-            raise DriverRefused("a role needs a password", where=f"{self.kind} {request.name}")
         with self._parent.connection(request.target) as connection:
-            # The server only ever sees what it has to keep: its own logs may show statements.
-            verifier = connection.pgconn.encrypt_password(request.secret, request.name.encode(), b"scram-sha-256")
+            login = _login(connection, request)
             effects.begin()
             with connection.transaction():
                 create = (
-                    "CREATE ROLE {} LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS INHERIT "
-                    "CONNECTION LIMIT {} PASSWORD {}"
+                    "CREATE ROLE {} {} NOSUPERUSER NOCREATEDB NOCREATEROLE NOREPLICATION NOBYPASSRLS INHERIT "
+                    "CONNECTION LIMIT {}"
                 )
-                values = (role, sql.Literal(CONNECTIONS), sql.Literal(verifier.decode()))
-                connection.execute(sql.SQL(create).format(*values))
+                connection.execute(sql.SQL(create).format(role, login, sql.Literal(CONNECTIONS)))
                 connection.execute(sql.SQL("COMMENT ON ROLE {} IS {}").format(role, sql.Literal(label.text())))
                 connection.execute(sql.SQL("GRANT CONNECT, TEMPORARY ON DATABASE {} TO {}").format(database, role))
                 if request.member_of:
@@ -155,6 +167,23 @@ class PostgresRoles:
         with self._parent.connection(database) as connection, connection.transaction():
             connection.execute(sql.SQL("REASSIGN OWNED BY {} TO {}").format(*values))
             connection.execute(sql.SQL("DROP OWNED BY {}").format(values[0]))
+
+
+def _is_login(name: str) -> bool:
+    """Whether the role of that name is an environment's, and not a tier's."""
+    uuid = uuid_of(name)
+    return uuid is None or names_of(uuid, Owner.TIER).role != name
+
+
+def _login(connection: Connection, request: CreateRequest) -> sql.Composable:
+    """Whether the role is a login, and with which password: the attributes of the statement that makes it."""
+    if not _is_login(request.name):
+        return sql.SQL("NOLOGIN")
+    if request.secret is None:
+        raise DriverRefused("a role needs a password", where=f"{Kind.ROLE} {request.name}")
+    # The server only ever sees what it has to keep: its own logs may show statements.
+    verifier = connection.pgconn.encrypt_password(request.secret, request.name.encode(), b"scram-sha-256")
+    return sql.SQL("LOGIN PASSWORD {}").format(sql.Literal(verifier.decode()))
 
 
 def _take_turn(connection: Connection) -> None:
@@ -178,7 +207,7 @@ def _shut_out(connection: Connection, name: str) -> None:
 
 
 def _look(connection: Connection, name: str) -> _Found:
-    row = connection.execute(_LOOK, {"name": name}).fetchone()
+    row = connection.execute(_LOOK, {"name": name, "login": _is_login(name)}).fetchone()
     if row is None:
         return _Found(None, None, whole=False)
     role, text, whole = row

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from engine.environments.spec import Specification, read
 from engine.environments.words import Attention, Refusal
 from engine.errors import EnvironmentRefused, UnknownState
 from engine.records import RunResult
+from engine.registry.environments import load_environments
 from engine.updater.events import Phase
 
 if TYPE_CHECKING:
@@ -70,10 +71,12 @@ def with_due_copies(hosting: Hosting) -> tuple[SubjectRow, ...]:
 
 def expire_copies(hosting: Hosting, uuid: str, now: datetime.datetime) -> tuple[str, ...]:
     """Remove what :func:`due_copies` says; the ids. To be called under the lock of `uuid`."""
-    expired = due_copies(hosting, hosting.journal.required(uuid), now)
-    for copy_id in expired:
-        hosting.copies.remove(uuid, copy_id)
-    return expired
+    expired: list[str] = []
+    while due_now := due_copies(hosting, hosting.journal.required(uuid), now):
+        # Decided anew before each: an entry may have been written meanwhile that is to be made from one of them.
+        hosting.copies.remove(uuid, due_now[0])
+        expired.append(due_now[0])
+    return tuple(expired)
 
 
 def expire_job(job: Job) -> Ended:
@@ -99,13 +102,7 @@ def back_up_job(job: Job) -> Ended:
     hosting.require_parents()
     _require_storage(hosting, spec)
     job.enter(Phase.ARCHIVE, "copying its database, then its bucket")
-
-    def confirm() -> None:
-        now = hosting.journal.required(uuid)
-        if (now.epoch, now.state) != (row.epoch, row.state):
-            raise EnvironmentRefused(Refusal.FENCED, f"it is {now.state} by now", where=uuid)
-
-    copy = back_up(hosting.copies, hosting.parents.postgres, spec, hosting.clock, confirm)
+    copy = back_up(hosting.copies, hosting.parents.postgres, spec, hosting.clock, _unmoved(hosting, row))
     hosting.journal.writer(uuid).receipt("backup", "done", copy.id)
     size = f"{copy.size_bytes} bytes, {len(copy.objects)} objects, {sum(copy.dump.rows.values())} rows"
     return replace(job.ended(copy.id, messages=(f"copy {copy.id}: {size}",)), result=RunResult.BACKED_UP)
@@ -127,8 +124,20 @@ def seed(hosting: Hosting, spec: Specification) -> None:
     if source is None:
         return
     password = hosting.credentials.ensure(spec.uuid).password.encode()
-    if restore(hosting.copies, hosting.parents.postgres, spec, source, password):
+    confirm = _unmoved(hosting, hosting.journal.required(spec.uuid))
+    if restore(hosting.copies, hosting.parents.postgres, spec, source, password, confirm):
         hosting.journal.writer(spec.uuid).receipt("restore", "done", source.copy_id)
+
+
+def _unmoved(hosting: Hosting, row: SubjectRow) -> Callable[[], None]:
+    """What raises :class:`EnvironmentRefused` with ``fenced`` once a subject is not what it was in `row`."""
+
+    def confirm() -> None:
+        now = hosting.journal.required(row.uuid)
+        if (now.epoch, now.state) != (row.epoch, row.state):
+            raise EnvironmentRefused(Refusal.FENCED, f"it is {now.state} by now", where=row.uuid)
+
+    return confirm
 
 
 def _require_ready(row: SubjectRow, spec: Specification) -> None:
@@ -155,8 +164,8 @@ def _require_storage(hosting: Hosting, spec: Specification) -> None:
 
 
 def _needed(hosting: Hosting, uuid: str) -> Iterator[str]:
-    """The copies of `uuid` that environments of the inventory have yet to be made from."""
-    for entry in hosting.inventory.environments.values():
+    """The copies of `uuid` that environments of the inventory, as it is now, have yet to be made from."""
+    for entry in load_environments(hosting.fleet.root).environments.values():
         if entry.restore is None or entry.restore.environment != uuid or entry.retired:
             continue
         row = hosting.journal.subject(entry.uuid)

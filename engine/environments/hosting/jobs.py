@@ -13,6 +13,7 @@ from engine.clock import new_run_id
 from engine.environments import life, verbs
 from engine.environments.conditions import Verb
 from engine.environments.drivers.base import Kind
+from engine.environments.drivers.postgres_roles import PostgresRoles
 from engine.environments.hosting import copying
 from engine.environments.hosting.plan import LET_GO, plan_of
 from engine.environments.hosting.proof import prove_serving
@@ -138,6 +139,8 @@ def converge(job: Job) -> Ended:
     job.enter(Phase.PLAN, f"specification {spec.digest}")
     hosting.require_parents()
     copying.require_source(hosting, spec)
+    if isinstance(entry, Tier):
+        PostgresRoles(hosting.parents.postgres).refuse_logins(spec.name(Kind.ROLE))
     job.enter(Phase.APPLY, "observing and making its resources")
     made = life.create(
         hosting.parts,

@@ -35,7 +35,7 @@ class Requests:
             digest=spec.resource_digest(kind),
             target={Kind.ROLE: self.storage.database, Kind.KEY: self.storage.bucket}.get(kind, ""),
             member_of=self.storage.role if kind is Kind.ROLE and spec.tier is not None else "",
-            secret=credentials.password.encode() if kind is Kind.ROLE else None,
+            secret=credentials.password.encode() if kind is Kind.ROLE and spec.owner is not Owner.TIER else None,
             key_pair=credentials.key_pair if kind is Kind.KEY else None,
             machine=self._machine(kind, credentials) if machine else None,
             route=self._route() if kind is Kind.ROUTE else None,

@@ -25,6 +25,8 @@ from engine.environments.names import Names, Owner, names_of
 from engine.environments.observation import Mark, Present
 from engine.environments.parents import LabParents, ParentKind
 from engine.errors import TenantryError
+from tests.fleets import write_whole_fleet
+from tests.lab.environments.copying import Fleet, Kept
 
 MEMORY = Path("/dev/shm")
 DIGEST = "sha256:" + "0123456789abcdef" * 4
@@ -122,6 +124,16 @@ def kill_objects(parents: LabParents) -> None:
         record.process.signal(signal.SIGKILL)
 
 
+@pytest.fixture(scope="module")
+def kept(parents: LabParents) -> Kept:
+    return Kept.of(parents)
+
+
+@pytest.fixture
+def fleet(tmp_path: Path, kept: Kept) -> Fleet:
+    return Fleet(write_whole_fleet(tmp_path / "fleet"), kept)
+
+
 @pytest.fixture
 def drivers(parents: LabParents) -> Iterator[Drivers]:
     drivers = Drivers.over(parents.postgres, parents.objects)
@@ -145,6 +157,11 @@ class Site:
     own: tuple[Child, ...]
     tiers: tuple[Child, ...]
     members: tuple[Child, ...]
+
+    @property
+    def logins(self) -> tuple[Child, ...]:
+        """Those that can log in to the database; as a tier nobody does."""
+        return (*self.own, *self.members)
 
     @property
     def everybody(self) -> tuple[Child, ...]:

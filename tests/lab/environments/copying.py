@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import subprocess
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -11,6 +12,9 @@ from typing import Any
 
 import psycopg
 
+from engine.environments import life
+from engine.environments.copies import Copy
+from engine.environments.copies.place import BUCKET
 from engine.environments.drivers.base import Kind
 from engine.environments.drivers.object_keys import ObjectKeys
 from engine.environments.drivers.objects import Buckets
@@ -18,12 +22,16 @@ from engine.environments.drivers.objects_store import ObjectStore, client
 from engine.environments.drivers.postgres import PostgresDatabases
 from engine.environments.drivers.postgres_parent import PostgresParent
 from engine.environments.drivers.postgres_roles import PostgresRoles
-from engine.environments.hosting import Ended, Hosting, converge, run_job
+from engine.environments.hosting import Ended, Hosting, Job, back_up_job, converge, list_copies, run_job
 from engine.environments.hosting.jobs import Work
+from engine.environments.hosting.requests import Requests
 from engine.environments.names import Owner
 from engine.environments.observation import Unknown
 from engine.environments.parents import LabParents, ParentKind, ParentSeen
+from engine.environments.parents.programs import postgres_directory
 from engine.environments.spec import TIER, Specification
+from engine.errors import Refused
+from engine.records import RunResult
 from engine.registry.environments import load_environments
 from engine.registry.environments_model import Lifetime
 from engine.registry.load import load_fleet
@@ -196,3 +204,42 @@ def _digest(seen: ParentSeen | Unknown) -> str:
 def _restore(spec: Specification) -> str:
     wanted = spec.settings["binding"]["restore"]
     return f", restore: {{environment: {wanted['environment']}, backup: {wanted['backup']}}}" if wanted else ""
+
+
+def dumped(fleet: Fleet, uuid: str) -> str:
+    """The database of `uuid` as one text, in which every name of its own is the same for all."""
+    postgres, name = fleet.parents.postgres, fleet.name(uuid, Kind.DATABASE)
+    done = subprocess.run(
+        [
+            *(str(postgres_directory() / "pg_dump"), "--no-privileges", "--exclude-schema=tenantry"),
+            *("--host", postgres.host, "--port", str(postgres.port), "--username", postgres.user, name),
+        ],
+        env={"PGPASSWORD": postgres.password.decode(), "LC_ALL": "C"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    lines = [line for line in done.stdout.splitlines() if not line.startswith(("\\restrict", "\\unrestrict"))]
+    return "\n".join(lines).replace(fleet.name(uuid, Kind.ROLE), "the_role")
+
+
+def copied(fleet: Fleet, uuid: str) -> Copy:
+    ended = fleet.run(uuid, back_up_job)
+    assert (ended.error, ended.result) == (None, RunResult.BACKED_UP)
+    return next(copy for copy in list_copies(fleet.hosting(), uuid) if copy.id in ended.done)
+
+
+def keys_below(fleet: Fleet, prefix: str) -> list[str]:
+    answer = fleet.parents.objects.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix)
+    return [item["Key"] for item in answer.get("Contents", [])]
+
+
+def stores_alone(job: Job) -> Ended:
+    """Make the database and the bucket of a new environment, and end before anything is loaded."""
+    spec = job.hosting.specifications[job.uuid]
+
+    def stop() -> None:
+        raise Refused("this is far enough")
+
+    life.create(job.hosting.parts, spec, Requests(job.hosting, spec), seed=stop)
+    raise AssertionError("it was not stopped")

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import re
-import signal
-import subprocess
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
 from botocore.exceptions import ClientError
+from psycopg import sql
 
 from engine.cli.app import run
-from engine.environments import life
 from engine.environments.conditions import Verb
-from engine.environments.copies import Copy, Place
+from engine.environments.copies import Place, Source, is_restored
+from engine.environments.copies.database import holds_anything
 from engine.environments.copies.manifest import write
 from engine.environments.copies.place import BUCKET, MANIFEST, key
 from engine.environments.drivers.base import Kind
-from engine.environments.drivers.objects_store import ObjectStore
 from engine.environments.hosting import (
-    Ended,
-    Job,
     back_up_job,
     converge,
     copying,
@@ -38,58 +33,17 @@ from engine.environments.hosting import (
     retire,
     with_due_copies,
 )
-from engine.environments.hosting.requests import Requests
 from engine.environments.journal import State
-from engine.environments.parents import LabParents
-from engine.environments.parents.programs import postgres_directory
-from engine.errors import ExitCode, Refused
+from engine.environments.names import Owner, names_of
+from engine.environments.observation import Mark
+from engine.errors import ExitCode
 from engine.records import RunResult
 from engine.registry.environments import load_environments
 from engine.registry.environments_model import Lifetime, RestoreFrom
 from engine.updater.events import Event, Phase
 from tests.cli.conftest import valid
-from tests.fleets import write_whole_fleet
-from tests.lab.environments.copying import OBJECTS, Fleet, Kept
-from tests.lab.waiting import until
+from tests.lab.environments.copying import OBJECTS, Fleet, copied, dumped, keys_below, stores_alone
 from tests.unit.hosted import ENVIRONMENTS, OWN, TIER, write_hosted_fleet
-
-
-@pytest.fixture(scope="module")
-def kept(parents: LabParents) -> Kept:
-    return Kept.of(parents)
-
-
-@pytest.fixture
-def fleet(tmp_path: Path, kept: Kept) -> Fleet:
-    return Fleet(write_whole_fleet(tmp_path / "fleet"), kept)
-
-
-def dumped(fleet: Fleet, uuid: str) -> str:
-    """The database of `uuid` as one text, in which every name of its own is the same for all."""
-    postgres, name = fleet.parents.postgres, fleet.name(uuid, Kind.DATABASE)
-    done = subprocess.run(
-        [
-            *(str(postgres_directory() / "pg_dump"), "--no-privileges", "--exclude-schema=tenantry"),
-            *("--host", postgres.host, "--port", str(postgres.port), "--username", postgres.user, name),
-        ],
-        env={"PGPASSWORD": postgres.password.decode(), "LC_ALL": "C"},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    lines = [line for line in done.stdout.splitlines() if not line.startswith(("\\restrict", "\\unrestrict"))]
-    return "\n".join(lines).replace(fleet.name(uuid, Kind.ROLE), "the_role")
-
-
-def copied(fleet: Fleet, uuid: str) -> Copy:
-    ended = fleet.run(uuid, back_up_job)
-    assert (ended.error, ended.result) == (None, RunResult.BACKED_UP)
-    return next(copy for copy in list_copies(fleet.hosting(), uuid) if copy.id in ended.done)
-
-
-def keys_below(fleet: Fleet, prefix: str) -> list[str]:
-    answer = fleet.parents.objects.s3.list_objects_v2(Bucket=BUCKET, Prefix=prefix)
-    return [item["Key"] for item in answer.get("Contents", [])]
 
 
 def test_a_new_environment_is_made_from_a_copy_and_the_source_stays_as_it_is(fleet: Fleet) -> None:
@@ -117,6 +71,17 @@ def test_a_new_environment_is_made_from_a_copy_and_the_source_stays_as_it_is(fle
     # And it is copied like any other.
     again = fleet.made(restore=(new, copied(fleet, new).id))
     assert (dumped(fleet, again), fleet.objects_of(again)) == changed
+    written = [path.read_bytes() for path in (fleet.root / "var").rglob("*") if path.is_file() and not is_secret(path)]
+    for uuid in (source, new, again):
+        secrets = asdict(fleet.hosting().credentials.ensure(uuid))
+        assert any(uuid.encode() in content for content in written)
+        for secret in (secrets["password"], secrets["secret_key"], secrets["token"]):
+            assert not any(secret.encode() in content for content in written)
+
+
+def is_secret(path: Path) -> bool:
+    """Whether a file is where an environment's credentials are kept."""
+    return path.parent.name == "credentials"
 
 
 def test_what_was_made_from_a_copy_is_apart_from_its_source_and_the_copies(fleet: Fleet) -> None:
@@ -168,6 +133,50 @@ def test_what_a_dump_makes_the_server_run_has_no_more_rights_than_its_environmen
         assert connection.execute("SELECT FROM pg_namespace WHERE nspname = 'grabbed'").fetchone() is None
         owners = connection.execute("SELECT DISTINCT tableowner FROM pg_tables WHERE schemaname = 'public'").fetchall()
         assert owners == [(fleet.name(new, Kind.ROLE),)]
+
+
+PLANTED = """
+CREATE FUNCTION seize() RETURNS integer LANGUAGE plpgsql AS $$
+BEGIN
+    IF pg_catalog.current_setting('is_superuser') = 'on' THEN RAISE EXCEPTION 'an administrator ran this'; END IF;
+    RETURN 1;
+END $$;
+-- Better matches than the server's own, wherever this schema is looked at.
+CREATE FUNCTION obj_description(oid, text) RETURNS text LANGUAGE sql AS 'SELECT public.seize()::text';
+CREATE FUNCTION pg_terminate_backend(integer, smallint) RETURNS boolean LANGUAGE sql AS 'SELECT public.seize() = 1';
+-- What a planner works out beforehand, in whoever's query it is.
+CREATE FUNCTION settled(given integer) RETURNS integer LANGUAGE sql IMMUTABLE AS 'SELECT public.seize() + given';
+CREATE TABLE t (n integer);
+CREATE INDEX ON t ((n + public.settled(1)));
+CREATE INDEX ON t (n) WHERE public.settled(1) = 2;
+CREATE STATISTICS expected ON (n + public.settled(2)), n FROM t;
+ALTER TABLE t ADD CHECK (public.settled(n) > 0);
+CREATE POLICY rows ON t USING (public.seize() = 1);
+ALTER TABLE t ENABLE ROW LEVEL SECURITY, FORCE ROW LEVEL SECURITY;
+INSERT INTO t VALUES (1), (2);
+"""
+
+
+def test_an_administrator_runs_nothing_of_what_an_environment_has_made(fleet: Fleet) -> None:
+    source = fleet.made()
+    fleet.fill(source, {}, PLANTED)
+    copy = copied(fleet, source)
+    assert copy.dump.rows == {"public.t": 2}
+    new = fleet.add(restore=(source, copy.id))
+    fleet.run(new, stores_alone)
+    copying.seed(fleet.hosting(), fleet.specs[new])
+    # A creation that did not end looks at the same database again, which holds all that now.
+    assert fleet.run(new, converge).error is None
+    hosting = fleet.hosting()
+    assert holds_anything(fleet.parents.postgres, fleet.name(new, Kind.DATABASE), fleet.name(new, Kind.ROLE))
+    assert is_restored(fleet.parents.postgres, fleet.specs[new], Source(source, copy.id))
+    assert fleet.run(new, back_up_job).error is None
+    hosting.drivers[Kind.ROLE].delete(fleet.name(new, Kind.ROLE), Mark(new, role_intent(fleet, new)))
+
+
+def role_intent(fleet: Fleet, uuid: str) -> str:
+    [effect] = [each for each in fleet.hosting().journal.effects(uuid) if each.kind is Kind.ROLE]
+    return effect.id
 
 
 def test_an_empty_environment_is_copied_too(fleet: Fleet) -> None:
@@ -266,129 +275,15 @@ def test_old_copies_expire_except_the_newest_and_what_is_needed(fleet: Fleet) ->
     for _ in range(4):
         copies.append(copied(fleet, source))
         fleet.clock.slept += 3600
+    early = fleet.hosting()
     fleet.add(restore=(source, copies[1].id))
+    fleet.hosting()
     later = fleet.clock.now() + datetime.timedelta(days=30)
     assert expire_copies(fleet.hosting(), source, fleet.clock.now()) == ()
-    assert expire_copies(fleet.hosting(), source, later) == (copies[0].id, copies[2].id)
+    assert expire_copies(early, source, later) == (copies[0].id, copies[2].id)
     assert list_copies(fleet.hosting(), source) == (copies[1], copies[3])
     assert keys_below(fleet, f"{source}/{copies[0].id}") == []
     assert expire_copies(fleet.hosting(), source, later) == ()
-
-
-def killed(fleet: Fleet, work: Callable[[Fleet], Any], call: int) -> bool:
-    """Run `work` in a child that kills itself at its `call`-th call to the object store; whether it came that far."""
-    child = os.fork()
-    if child == 0:
-        left = [call]
-        plain = ObjectStore.call
-
-        def counted(self: ObjectStore, function: Callable[..., Any], **arguments: Any) -> Any:
-            left[0] -= 1
-            if left[0] == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return plain(self, function, **arguments)
-
-        try:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(ObjectStore, "call", counted)
-                work(fleet.afresh())
-        finally:
-            os._exit(0)
-    _, status = os.waitpid(child, 0)
-    return os.WIFSIGNALED(status)
-
-
-def test_a_copy_that_was_killed_is_none(fleet: Fleet) -> None:
-    source = fleet.made()
-    fleet.fill(source, {"one": b"1", "two": b"2"}, "CREATE TABLE t (n integer); INSERT INTO t VALUES (1)")
-    calls, whole = 1, 0
-    while killed(fleet, lambda child: child.run(source, back_up_job), calls):
-        found = list_copies(fleet.hosting(), source)
-        assert len(found) in (whole, whole + 1)
-        whole, calls = len(found), calls + 4
-    assert calls > 16
-    later = fleet.clock.now() + datetime.timedelta(days=1)
-    assert all(
-        len(keys_below(fleet, f"{source}/{expired}")) == 0 for expired in expire_copies(fleet.hosting(), source, later)
-    )
-    left = fleet.hosting().copies.found(source)
-    assert [*left] == [copy.id for copy in list_copies(fleet.hosting(), source)] and len(left) > whole
-
-
-def stores_alone(job: Job) -> Ended:
-    """Make the database and the bucket of a new environment, and end before anything is loaded."""
-    spec = job.hosting.specifications[job.uuid]
-
-    def stop() -> None:
-        raise Refused("this is far enough")
-
-    life.create(job.hosting.parts, spec, Requests(job.hosting, spec), seed=stop)
-    raise AssertionError("it was not stopped")
-
-
-def test_a_restore_that_was_killed_is_repeated(fleet: Fleet) -> None:
-    source = fleet.made()
-    fleet.fill(source, {"one": b"1", "two": b"2"}, "CREATE TABLE t (n integer); INSERT INTO t VALUES (1)")
-    copy = copied(fleet, source)
-    wanted = dumped(fleet, source), fleet.objects_of(source)
-    new = fleet.add(restore=(source, copy.id))
-    fleet.run(new, stores_alone)
-    calls = 1
-    while killed(fleet, lambda child: copying.seed(child.hosting(), child.specs[new]), calls):
-        calls += 2
-    assert calls > 10
-    ended = fleet.run(new, converge)
-    assert (ended.error, ended.state) == (None, State.READY)
-    assert (dumped(fleet, new), fleet.objects_of(new)) == wanted
-
-
-def test_a_restore_that_was_killed_while_it_loads(fleet: Fleet) -> None:
-    source = fleet.made()
-    fleet.fill(
-        source,
-        {"one": b"1"},
-        """
-        CREATE FUNCTION waits() RETURNS boolean LANGUAGE plpgsql AS $$
-        BEGIN PERFORM pg_advisory_xact_lock_shared(4711); RETURN true; END $$;
-        CREATE TABLE first (n integer); INSERT INTO first VALUES (1);
-        CREATE TABLE second (n integer CHECK (public.waits())); INSERT INTO second VALUES (1);
-        """,
-    )
-    new = fleet.add(restore=(source, copied(fleet, source).id))
-    fleet.run(new, stores_alone)
-    waiting = "SELECT count(*) FROM pg_stat_activity WHERE usename = %s AND wait_event = 'advisory'"
-    with fleet.parents.postgres.connection(fleet.name(new, Kind.DATABASE)) as held:
-        held.execute("SELECT pg_advisory_lock(4711)")
-        child = os.fork()
-        if child == 0:
-            try:
-                copying.seed(fleet.afresh().hosting(), fleet.specs[new])
-            finally:
-                os._exit(0)
-        until(lambda: held.execute(waiting, (fleet.name(new, Kind.ROLE),)).fetchone() == (1,), "it waits")
-        [loader] = loaders_of(fleet.name(new, Kind.DATABASE))
-        password = fleet.hosting().credentials.ensure(new).password
-        assert not any(password in shown(loader / name) for name in ("cmdline", "environ"))
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        until(lambda: not loaders_of(fleet.name(new, Kind.DATABASE)), "the program ends with who started it")
-        assert fleet.hosting().journal.required(new).state is State.CREATING
-    assert fleet.run(new, converge).error is None
-    assert (dumped(fleet, new), fleet.objects_of(new)) == (dumped(fleet, source), fleet.objects_of(source))
-
-
-def loaders_of(database: str) -> list[Path]:
-    """The directories below /proc of every running pg_restore into `database`."""
-    lines = ((path.parent, shown(path)) for path in Path("/proc").glob("[0-9]*/cmdline"))
-    return [process for process, line in lines if "pg_restore" in line and database in line]
-
-
-def shown(path: Path) -> str:
-    """What a file below /proc says; nothing once its process is gone."""
-    try:
-        return path.read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
 
 
 def test_copies_by_command(fleet: Fleet, parents_state: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -405,7 +300,14 @@ def test_copies_by_command(fleet: Fleet, parents_state: Path, capsys: pytest.Cap
         assert ended == code, said.err
         return valid(schema, json.loads(said.out)) if said.out else said.err
 
+    role = names_of(TIER, Owner.TIER).role
     tenantry("env-run", "tier", "create", TIER)
+    with fleet.parents.postgres.connection() as connection:
+        # As an earlier version made it.
+        connection.execute(sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(role)))
+        assert tenantry("env-run", "tier", "create", TIER)["subjects"][0]["state"] == "ready"
+        look = "SELECT rolcanlogin FROM pg_roles WHERE rolname = %s"
+        assert connection.execute(look, (role,)).fetchone() == (False,)
     [ended] = tenantry("env-run", "tier", "backup", "--all")["subjects"]
     [listed] = tenantry("env-backups", "tier", "backups")["copies"]
     assert (ended["result"], ended["done"]) == ("backed-up", [listed["copy"]])

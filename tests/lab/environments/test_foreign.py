@@ -111,6 +111,21 @@ def test_a_bucket_of_ours_without_its_tags_is_foreign_once_there_is_something_in
     _is_left_alone(drivers, "bucket", child)
 
 
+def test_what_comes_into_a_bucket_without_tags_after_it_was_looked_at_stays(drivers: Drivers, parents: LabParents):
+    child = drivers.make(Child(), "bucket")
+    name, store = child.names.bucket, ObjectStore(parents.objects.endpoint, parents.objects.admin)
+    store.s3.delete_bucket_tagging(Bucket=name)
+
+    def fill(**_: object) -> None:
+        parents.objects.s3.put_object(Bucket=name, Key="somebody's", Body=b"data")
+
+    for call in ("ListMultipartUploads", "DeleteBucket"):
+        store.s3.meta.events.register_first(f"before-call.s3.{call}", fill)
+    with pytest.raises(DriverRefused):
+        Buckets(store).delete(name, child.mark)
+    assert parents.objects.s3.get_object(Bucket=name, Key="somebody's")["Body"].read() == b"data"
+
+
 def test_a_resource_that_was_changed_is_ours_but_not_as_it_was_made(
     drivers: Drivers, parents: LabParents, admin: psycopg.Connection
 ):
@@ -132,6 +147,19 @@ def test_a_resource_that_was_changed_is_ours_but_not_as_it_was_made(
         assert (seen.mark, seen.digest) == (child.mark, "incomplete")
         getattr(drivers, kind).delete(getattr(names, kind), child.mark) if kind == "key" else None
     assert drivers.bucket.observe(names.bucket).mark is None
+
+
+def test_who_was_shut_out_by_hand_is_let_go_of_like_any_other(
+    drivers: Drivers, parents: LabParents, admin: psycopg.Connection
+):
+    child = drivers.make(Child())
+    admin.execute(sql.SQL("ALTER ROLE {} NOLOGIN").format(sql.Identifier(child.names.role)))
+    parents.objects.iam.delete_access_key(UserName=child.names.key, AccessKeyId=child.pair.access_key)
+    for kind in ("key", "bucket", "role", "database"):
+        driver, name = getattr(drivers, kind), getattr(child.names, kind)
+        assert driver.observe(name).mark == child.mark
+        driver.delete(name, child.mark)
+        assert driver.observe(name) == Absent()
 
 
 def test_a_user_that_somebody_made_between_our_claim_and_our_user(drivers: Drivers, parents: LabParents):

@@ -54,7 +54,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
             lifetime="durable", release="notes-2", bootstrap_admin=ADMINISTRATOR, hostname="notes.example.org"
         )
         world.members = (
-            world.environment(release="notes-1", tier="wares"),
+            world.environment(release="notes-1", tier="wares", access_policy="invited"),
             world.environment(release="notes-1", tier="wares", access_policy="public"),
         )
         world.write()
@@ -89,13 +89,17 @@ def test_one_converge_makes_all_that_the_inventory_says(world: World) -> None:
 def test_a_note_lies_in_the_storage_of_its_own_environment(world: World) -> None:
     durable, member, other = world.visitors
     assert durable.ask("/api/notes", "POST", json={"text": "nobody's"}).status_code == 401
-    mine, shared = durable.write("of the durable one"), member.write("of the tier")
+    # Who is known, who is approved and which token is whose are the tier's, as the notes are.
+    token = other.invite("ana")
+    assert durable.post("/api/notes", {"text": "nobody's"}, token).status_code == 401
+    mine, shared = durable.write("of the durable one"), member.write("of the tier", token)
     assert durable.stored() == {mine["object"]: "of the durable one"}
     assert member.stored() == other.stored() == {shared["object"]: "of the tier"}
     assert member.notes() == other.notes() == ["of the tier"]
     assert durable.notes() == ["of the durable one"]
     assert "of the durable one" in durable.ask("/").text
-    assert (durable.identities(), member.identities()) == ([(ADMINISTRATOR, True)], [])
+    assert durable.identities() == [(ADMINISTRATOR, True)]
+    assert member.identities() == other.identities() == [("ana", False)]
 
 
 def test_a_second_converge_sends_nothing(world: World) -> None:

@@ -18,12 +18,13 @@ from engine.environments.drivers.postgres_roles import PostgresRoles
 from engine.environments.names import Owner
 from engine.environments.observation import Absent
 from engine.environments.parents import LabParents
-from tests.lab.environments.conftest import Child, Drivers, Site
+from engine.errors import DriverRefused
+from tests.lab.environments.conftest import DIGEST, Child, Drivers, Site
 
 
 def test_each_login_opens_its_own_database_and_no_other(parents: LabParents, site: Site):
     databases = {child.storage.database for child in site.everybody} | {"postgres", "template0", "template1"}
-    for child in site.everybody:
+    for child in site.logins:
         with _login(parents, child, child.storage.database) as connection:
             connection.execute(f"CREATE TABLE t_{child.uuid.replace('-', '')} (word text)")
             connection.execute(f"INSERT INTO t_{child.uuid.replace('-', '')} VALUES ('kept')")
@@ -33,8 +34,8 @@ def test_each_login_opens_its_own_database_and_no_other(parents: LabParents, sit
 
 
 def test_a_login_takes_its_own_password_and_no_replication(parents: LabParents, site: Site):
-    for child in site.everybody:
-        other = next(each for each in site.everybody if each.storage != child.storage)
+    for child in site.logins:
+        other = next(each for each in site.logins if each.storage != child.storage)
         with pytest.raises(psycopg.OperationalError, match="password"):
             _login(parents, replace(child, password=other.password), child.storage.database).__enter__()
         for replication in ("true", "database"):
@@ -58,6 +59,8 @@ ESCAPES = (
     "ALTER ROLE CURRENT_USER REPLICATION",
     "ALTER ROLE CURRENT_USER BYPASSRLS",
     "ALTER ROLE CURRENT_USER CONNECTION LIMIT -1",
+    "ALTER ROLE CURRENT_USER LOGIN",
+    "ALTER ROLE CURRENT_USER VALID UNTIL 'infinity'",
     "GRANT pg_read_server_files TO CURRENT_USER",
     "GRANT pg_signal_backend TO CURRENT_USER",
     "ALTER ROLE tenantry PASSWORD 'stolen'",
@@ -96,7 +99,7 @@ ESCAPES = (
 
 
 def test_no_login_gets_beyond_its_rights(parents: LabParents, site: Site, admin: psycopg.Connection):
-    for child in site.everybody:
+    for child in site.logins:
         own = child.storage.database
         others = [each for each in site.everybody if each.storage != child.storage]
         statements = [
@@ -135,7 +138,7 @@ def test_public_has_nothing_in_a_database_and_gets_nothing_of_what_is_made_there
     parents: LabParents, site: Site, admin: psycopg.Connection
 ):
     admin.execute("CREATE ROLE passer_by LOGIN")
-    for child in site.everybody:
+    for child in site.logins:
         with _login(parents, child, child.storage.database) as connection:
             digits = child.uuid.replace("-", "")
             connection.execute(f"CREATE TABLE made_{digits} (word text)")
@@ -181,6 +184,30 @@ def test_members_of_one_tier_share_their_tables(parents: LabParents, site: Site)
         connection.execute("SELECT word FROM shared")
 
 
+def test_nobody_logs_in_as_a_tier(parents: LabParents, site: Site, admin: psycopg.Connection):
+    drivers, tier = Drivers.over(parents.postgres, parents.objects), site.tiers[0]
+    member = drivers.make(Child(tier=tier))
+    taken = replace(tier, password=b"taken")
+    with _login(parents, member, tier.names.database) as connection:
+        # Anybody may give a password to who he works as.
+        connection.execute("ALTER ROLE CURRENT_USER PASSWORD 'taken'")
+    for _ in range(2):
+        with pytest.raises(psycopg.OperationalError, match="not permitted to log in"):
+            _login(parents, taken, tier.names.database).__enter__()
+        drivers.role.delete(member.names.role, member.mark)
+    # One that an earlier version made is no tier's role as it should be, until it was closed.
+    admin.execute(sql.SQL("ALTER ROLE {} LOGIN").format(sql.Identifier(tier.names.role)))
+    with _login(parents, taken, tier.names.database) as connection:
+        seen = drivers.role.observe(tier.names.role)
+        assert (seen.mark, seen.digest) == (tier.mark, "incomplete")
+        with pytest.raises(DriverRefused, match="targetMissing"):
+            drivers.role.create(Child(tier=tier).request("role"))
+        drivers.role.refuse_logins(tier.names.role)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute("SELECT 1")
+    assert drivers.role.observe(tier.names.role).digest == DIGEST
+
+
 def test_a_member_that_goes_leaves_the_tiers_data(parents: LabParents, site: Site):
     drivers = Drivers.over(parents.postgres, parents.objects)
     leaver = drivers.make(Child(tier=site.tiers[1]))
@@ -193,7 +220,7 @@ def test_a_member_that_goes_leaves_the_tiers_data(parents: LabParents, site: Sit
         with pytest.raises(psycopg.OperationalError):
             connection.execute("SELECT 1")
     drivers.key.delete(leaver.names.key, leaver.mark)
-    with _login(parents, site.tiers[1], leaver.storage.database) as connection:
+    with _login(parents, site.members[2], leaver.storage.database) as connection:
         connection.execute("SELECT * FROM of_the_leaver, of_itself")
 
 

@@ -40,11 +40,17 @@ class Visitor:
         expected = {"environment": self.uuid, "kind": "gateway", "specification": self.spec.digest}
         return self.health() == expected
 
-    def write(self, text: str) -> dict[str, Any]:
-        """Write a note with the environment's own token."""
-        bearer = {"Authorization": f"Bearer {self.hosting.credentials.ensure(self.uuid).token}"}
-        answer = self.ask("/api/notes", "POST", json={"text": text}, headers=bearer)
-        return dict(answer.raise_for_status().json())
+    def write(self, text: str, token: str | None = None) -> dict[str, Any]:
+        """Write a note, with the environment's own token if no other is given."""
+        return dict(self.post("/api/notes", {"text": text}, token).raise_for_status().json())
+
+    def invite(self, member: str) -> str:
+        """The new token of somebody who may write from now on."""
+        return str(self.post("/api/members", {"member": member}).raise_for_status().json()["token"])
+
+    def post(self, path: str, content: dict[str, str], token: str | None = None) -> httpx.Response:
+        bearer = token or self.hosting.credentials.ensure(self.uuid).token
+        return self.ask(path, "POST", json=content, headers={"Authorization": f"Bearer {bearer}"})
 
     def notes(self) -> list[str]:
         return [note["text"] for note in self.ask("/api/notes").raise_for_status().json()["notes"]]
