@@ -38,16 +38,31 @@ UNION SELECT rolname, shobj_description(oid, 'pg_authid') FROM pg_roles
 """
 
 # A catalog that all databases share has its permissions in each of them. Without these an environment's login could
-# read the names and comments of everybody else's. Left readable is what clients need of their own database.
+# read the names and comments of everybody else's, and what they are doing. Left readable is what clients need of
+# their own database. That includes names by their number: `regrole` tells those of roles to anybody, and nobody can
+# forbid it. So pg_get_userbyid, which every listing of tables calls, is not closed either. A name says a uuid, no more.
 _HIDDEN = (
     *("pg_database", "pg_roles", "pg_user", "pg_group", "pg_auth_members", "pg_db_role_setting", "pg_shdepend"),
     *("pg_shdescription", "pg_shseclabel", "pg_stat_activity", "pg_stat_database", "pg_stat_database_conflicts"),
     *("pg_stat_replication", "pg_stat_ssl", "pg_stat_gssapi", "pg_locks", "pg_prepared_xacts"),
+    *("pg_replication_slots", "pg_stat_replication_slots", "pg_stat_subscription", "pg_stat_wal_receiver"),
+    *("pg_stat_progress_analyze", "pg_stat_progress_basebackup", "pg_stat_progress_cluster", "pg_stat_progress_copy"),
+    *("pg_stat_progress_create_index", "pg_stat_progress_vacuum"),
 )
+
+# The functions behind those views tell as much, and so does what stands here by its beginning.
+_TELLING = """
+SELECT format('REVOKE EXECUTE ON FUNCTION %s FROM PUBLIC', oid::regprocedure) FROM pg_proc
+WHERE pronamespace = 'pg_catalog'::regnamespace AND (
+    proname IN ('pg_stat_get_activity', 'pg_stat_get_progress_info', 'pg_lock_status', 'pg_prepared_xact',
+                'pg_blocking_pids', 'pg_safe_snapshot_blocking_pids', 'pg_tablespace_databases',
+                'pg_get_replication_slots', 'pg_stat_get_replication_slot', 'pg_stat_get_subscription',
+                'pg_stat_get_wal_senders', 'pg_stat_get_wal_receiver', 'pg_show_replication_origin_status')
+    OR proname ~ '^pg_stat_get_(backend|db)_')
+"""
 _CLOSE = (
     "REVOKE ALL ON SCHEMA public FROM PUBLIC",
     *(f"REVOKE ALL ON pg_catalog.{name} FROM PUBLIC" for name in _HIDDEN),
-    "REVOKE EXECUTE ON FUNCTION pg_catalog.pg_stat_get_activity(integer) FROM PUBLIC",
 )
 
 
@@ -133,8 +148,8 @@ class PostgresDatabases:
             connection.execute(sql.SQL(create).format(identifier))
         effects.begin()
         with self._parent.connection(name) as inside, inside.transaction():
-            for statement in _CLOSE:
-                inside.execute(sql.SQL(statement))
+            for statement in (*_CLOSE, *(text for (text,) in inside.execute(_TELLING).fetchall())):
+                inside.execute(statement)
         effects.begin()
         with connection.transaction():
             connection.execute(sql.SQL("REVOKE ALL ON DATABASE {} FROM PUBLIC").format(identifier))

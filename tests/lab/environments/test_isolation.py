@@ -87,6 +87,22 @@ ESCAPES = (
     "SELECT datname FROM pg_stat_activity",
     "SELECT datname FROM pg_stat_database",
     "SELECT pg_stat_get_activity(NULL)",
+    "SELECT pg_lock_status()",
+    "SELECT pg_prepared_xact()",
+    "SELECT pg_blocking_pids(1)",
+    "SELECT pg_stat_get_backend_idset()",
+    *(
+        f"SELECT pg_stat_get_backend_{what}(1)"
+        for what in ("dbid", "userid", "pid", "activity", "start", "xact_start", "client_addr", "wait_event")
+    ),
+    "SELECT pg_stat_get_db_numbackends(1)",
+    "SELECT pg_stat_get_db_xact_commit(1)",
+    "SELECT pg_stat_get_progress_info('VACUUM')",
+    "SELECT datname FROM pg_stat_progress_vacuum",
+    "SELECT datname FROM pg_stat_progress_copy",
+    "SELECT pg_tablespace_databases(1663)",
+    "SELECT pg_get_replication_slots()",
+    "SELECT pg_stat_get_wal_senders()",
     "ALTER SYSTEM SET log_statement = 'all'",
     "SET log_statement = 'all'",
     "CREATE TABLE pg_catalog.stolen (a int)",
