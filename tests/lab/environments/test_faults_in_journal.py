@@ -17,7 +17,6 @@ from engine.environments.observation import Absent, Present
 from engine.environments.parents import LabParents
 from engine.environments.verbs import retire, run
 from engine.errors import EnvironmentRefused, NeedsAttention, UnknownState
-from engine.registry.environments_model import Lifetime
 from tests.lab.environments.data_world import DATA, DataWorld, Reached, build, let_go, no_leak
 from tests.lab.environments.planned_faults import (
     HTTP_FAULTS,
@@ -28,7 +27,6 @@ from tests.lab.environments.planned_faults import (
     PlannedHttp,
     PlannedPostgres,
 )
-from tests.lab.environments.prepared import PREPARED, lifetime_of
 
 PATIENT_SECONDS = 30.0
 HASTY_SECONDS = 2.0
@@ -68,21 +66,16 @@ def proxied(parents: LabParents) -> Iterator[Proxied]:
 
 @dataclass(frozen=True)
 class Job:
-    """What is done while a parent is in trouble, and what an operator does about it afterwards.
-
-    What is prepared `directly` is not counted among what was sent.
-    """
+    """What is done while a parent is in trouble, and what an operator does about it afterwards."""
 
     prepare: Callable[[DataWorld], object]
     work: Callable[[DataWorld], object]
     recover: Callable[[DataWorld], object]
-    directly: bool = False
-    lifetime: Lifetime = Lifetime.DISPOSABLE
 
     def begin(self, proxied: Proxied, directory: Path) -> DataWorld:
         """The environment, prepared."""
-        subject = build(proxied.direct, directory, lifetime=self.lifetime)
-        self.prepare(subject if self.directly else _through(proxied, subject))
+        subject = build(proxied.direct, directory)
+        self.prepare(_through(proxied, subject))
         return subject
 
 
@@ -112,24 +105,14 @@ def _retire_again(subject: DataWorld) -> None:
     let_go(subject)
 
 
-def _give(verb: Verb) -> Callable[[DataWorld], None]:
-    def work(subject: DataWorld) -> None:
-        if verb is Verb.EXPIRE_RETAINED:
-            subject.clock.sleep(168 * 3600)
-        run(subject.parts, verb, subject.spec.uuid)
-
-    return work
+def _reclaim(subject: DataWorld) -> None:
+    run(subject.parts, Verb.RECLAIM, subject.spec.uuid)
 
 
 JOBS = {
     "create": Job(lambda subject: None, DataWorld.create, _create_again),
     "retire": Job(DataWorld.create, _retire, _retire_again),
-    "reclaim": Job(DataWorld.create, _give(Verb.RECLAIM), let_go),
-    **{
-        verb.value: Job(prepare, _give(verb), let_go, directly=True, lifetime=lifetime_of(verb))
-        for verb, prepare in PREPARED.items()
-        if verb is not Verb.RECLAIM
-    },
+    "reclaim": Job(DataWorld.create, _reclaim, let_go),
 }
 
 SAMPLE = {
@@ -189,7 +172,7 @@ def _calls(proxied: Proxied, directory: Path, job: Job, parent: str) -> tuple[st
     # What is counted below is what is sent: exactly one of each.
     for action in (Action.CREATE, *([Action.DELETE] if subject.state is State.TOMBSTONED else [])):
         counts = {count for _, count in _arrived(proxied, subject, action)}
-        assert counts <= {0, 1} if job.directly else counts == {1}, (action, counts)
+        assert counts == {1}, (action, counts)
     let_go(subject)
     return calls
 
