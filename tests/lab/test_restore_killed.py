@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.lab.light_fleet import LightFleet
-from tests.lab.provision_runs import WatchedRun
+from tests.lab.light_fleet import DEAD_MAN_SOON, PATIENT, LightFleet
+from tests.lab.provision_runs import WatchedRun, killed_at
 from tests.lab.restores import HEAD, back_up, fill, is_alive, leftovers, seen
 from tests.lab.waiting import until
 
@@ -30,15 +30,14 @@ def test_a_killed_restore_ends_with_the_old_tenant_or_the_new_one(maple: LightFl
     archive = back_up(maple).archive
     maple.run("maple", CHANGE)
     before = seen(maple)
-    run = WatchedRun(maple.cli("restore", "maple", "--confirm", "maple", "--archive", archive), "maple")
-    if run.reach(phase):
-        run.kill()
-    else:
-        pytest.fail(f"the restore never came to {phase}: {run.end().error}")
+    maple.change_settings(**DEAD_MAN_SOON)
+    killed_at(maple, f"maple {phase}: ", "restore", "maple", "--confirm", "maple", "--archive", archive)
     until(lambda: is_settled(maple), f"the tenant is settled after a kill in {phase}", SECONDS)
     now = seen(maple)
     assert now == (archived if phase == "commit" else before)
     assert maple.marker("maple") == HEAD
     # The same command once more brings it to its end.
-    assert WatchedRun(maple.cli("restore", "maple", "--confirm", "maple"), "maple").end().code == 0
+    maple.change_settings(**PATIENT)
+    ended = WatchedRun(maple.cli("restore", "maple", "--confirm", "maple"), "maple").end()
+    assert ended.code == 0, ended.error
     assert seen(maple) == archived and is_alive(maple) and leftovers(maple) == ""
