@@ -80,21 +80,25 @@ plan: setup ## CI's dry run: what a converge would change on every tenant, with 
 
 .PHONY: test
 test: setup ## Run every test, real lab hosts included
-	@echo "test: all tests; parts of the lab's at the same time, they need root"
+	@echo "test: all tests, each part's output when it has ended; parts of the lab's at the same time, they need root"
 	logs="$$(mktemp --directory)"
-	trap 'rm -rf "$$logs"' EXIT
-	part() { $(BIN)/python -m pytest --durations 20 --part "$$1" tests/lab > "$$logs/$$1" 2>&1; }
-	part first & first=$$!
-	{ part second || bad=1; part hosted || bad=1; exit $${bad:-0}; } & second=$$!
-	status=0
-	$(BIN)/python -m pytest --durations 10 tests/cli tests/local tests/unit || status=$$?
-	for name in rest faults; do
-	    $(BIN)/python -m pytest --durations 20 --part "$$name" tests/lab || status=$$?
-	done
-	wait $$first || status=$$?
-	wait $$second || status=$$?
-	cat "$$logs"/*
-	exit $$status
+	trap 'grep -hE "^(FAILED|ERROR|!+ )|^=+ .*(passed|failed|error)" "$$logs"/*; rm -rf "$$logs"' EXIT
+	session() {  # NAME ARGUMENT…
+	    [ -z "$${stopped:-}" ] || return 0
+	    # A shell starts what runs beside it deaf to an interrupt; in a process group of its own it gets just the one below.
+	    setsid env --default-signal=INT $(BIN)/python -m pytest "$${@:2}" > "$$logs/$$1" 2>&1 & pid=$$!
+	    trap 'trap "" TERM; stopped=yes; kill -INT $$pid' TERM
+	    wait $$pid || { bad=1; wait $$pid || true; }  # a signal ends the first wait too early
+	    flock "$$logs" cat "$$logs/$$1"
+	}
+	part() { session "$$1" --durations 20 --part "$$1" tests/lab; }
+	{ part first; exit $${bad:-0}; } &
+	{ part second; part hosted; exit $${bad:-0}; } &
+	{ session quick --durations 10 tests/cli tests/local tests/unit; part rest; part faults; exit $${bad:-0}; } &
+	lanes="$$(jobs -p)"
+	trap 'trap "" INT TERM; kill $$lanes || true; wait; exit 1' INT TERM
+	for lane in $$lanes; do wait $$lane || status=1; done
+	exit $${status:-0}
 
 .PHONY: soak
 soak: setup ## Every point of what `make test` samples (some hours)

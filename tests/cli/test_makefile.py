@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 import subprocess
 import sys
 import tomllib
@@ -11,10 +12,31 @@ from pathlib import Path
 import pytest
 
 from tests.fleets import commit, write_whole_fleet
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 MAKEFILE = (ROOT / "Makefile").read_text()
 LOCK = (ROOT / "requirements.lock").read_text()
+
+
+# In place of the interpreter that runs pytest; its directory is the file's own.
+SESSION = """\
+#!/bin/bash
+trap 'kill $!; touch "$0.$$.interrupted"; echo "!!! KeyboardInterrupt !!!"; echo "=== 1 passed in 1s ==="; exit 2' INT
+[ ! -e "$0.lasts" ] || { sleep 60 & touch "$0.$$.began"; wait; }
+case "$*" in
+    *'--part second '*) echo 'the reason'; echo 'FAILED tests/lab/x.py::test'; echo '=== 1 failed in 1s ==='; exit 1;;
+    *) echo "ran $*"; echo '=== 3 passed in 1s ===';;
+esac
+"""
+
+
+@pytest.fixture
+def sessions(tmp_path: Path) -> Path:
+    """A directory with a python that only pretends to run tests."""
+    (tmp_path / "python").write_text(SESSION)
+    (tmp_path / "python").chmod(0o755)
+    return tmp_path
 
 
 def make(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -99,3 +121,31 @@ def test_this_repository_has_the_releases_that_tenants_have():
     if "is not usable" in found.stderr:
         pytest.skip("this engine cannot read the fleet of the revision to compare with")
     assert found.returncode == 0, found.stdout + found.stderr
+
+
+def test_a_failure_in_any_part_of_the_tests_is_told_where_everything_ends(sessions: Path):
+    ran = make("--no-print-directory", "--old-file=setup", "test", f"BIN={sessions}")
+    lines = ran.stdout.splitlines()
+    assert ran.returncode == 2
+    assert sorted(re.findall(r"ran .*--part (\w+)", ran.stdout)) == ["faults", "first", "hosted", "rest"]
+    assert "the reason" in lines
+    assert lines[-7:].count("=== 3 passed in 1s ===") == 5
+    assert lines[-2:] == ["FAILED tests/lab/x.py::test", "=== 1 failed in 1s ==="]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_interrupts_every_part_once_and_what_they_said_is_shown(sessions: Path, number: signal.Signals):
+    (sessions / "python.lasts").touch()
+    # As `timeout` and a terminal do it: the whole process group is told.
+    command = ["timeout", "--signal", number.name, "60", "make", "--no-print-directory", "-C", str(ROOT)]
+    process = subprocess.Popen(
+        [*command, "--old-file=setup", "test", f"BIN={sessions}"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    until(lambda: len(list(sessions.glob("*.began"))) == 3, "three parts run")
+    process.send_signal(number)
+    told, _ = process.communicate(timeout=60)
+    assert len(list(sessions.glob("*.interrupted"))) == 3
+    assert told.splitlines()[-6:] == ["!!! KeyboardInterrupt !!!", "=== 1 passed in 1s ==="] * 3

@@ -40,12 +40,23 @@ def end_dead_labs(base: Path) -> None:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 continue
-            for state_directory in _labs_below(mark.parent):
-                Lab(state_directory, LabSettings(), print).destroy()
-                if (parents := state_directory / "lab/parents").exists():
-                    LabParents(state_directory, print).down()
-                    shutil.rmtree(parents.resolve())
-            mark.unlink()
+            # What cannot be ended now is tried again by the next session.
+            left_over = [each for each in _labs_below(mark.parent) if not _is_ended(each)]
+            if not left_over:
+                mark.unlink()
+
+
+def _is_ended(state_directory: Path) -> bool:
+    """End what is left over in one state directory; one that nobody can end is told, and keeps nobody from testing."""
+    try:
+        Lab(state_directory, LabSettings(), print).destroy()
+        if (parents := state_directory / "lab/parents").exists():
+            LabParents(state_directory, print).down()
+            shutil.rmtree(parents.resolve())
+    except Exception as error:
+        print(f"{state_directory} is left over and cannot be ended: {error!r}")
+        return False
+    return True
 
 
 def _labs_below(directory: Path) -> Iterator[Path]:

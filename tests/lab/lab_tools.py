@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -33,8 +32,7 @@ def start(lab: Lab, *slugs: str) -> None:
 
 def inside(lab: Lab, slug: str, command: str) -> str:
     """Run a command as root on the host, without the network."""
-    argv = lab.shell(slug, ("/bin/sh", "-c", command))
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return _output(lab.shell(slug, ("/bin/sh", "-c", command)))
 
 
 def ssh(lab: Lab, slug: str, command: str) -> str:
@@ -48,20 +46,22 @@ def ssh(lab: Lab, slug: str, command: str) -> str:
         "StrictHostKeyChecking": "yes",
         "UserKnownHostsFile": str(known_hosts),
         "GlobalKnownHostsFile": "none",
+        "ConnectTimeout": "10",
+        "ServerAliveInterval": "5",
     }
     flags = [flag for name, value in options.items() for flag in ("-o", f"{name}={value}")]
     identity = ("-F", "none", "-i", str(private_key(lab)))
     target = f"{host.ssh_user}@{host.address}"
-    argv = ("ssh", *identity, *flags, target, command)
-    return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    return _output(("ssh", *identity, *flags, target, command))
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 30) -> None:
-    """Wait for a condition; fails if it does not come true."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "the condition did not come true"
-        time.sleep(0.05)
+def _output(argv: Sequence[str]) -> str:
+    """What a command printed; the error of one that failed also shows its last words."""
+    try:
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
+    except subprocess.CalledProcessError as error:
+        error.add_note(error.stderr)
+        raise
 
 
 @contextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
@@ -24,6 +25,19 @@ from engine.updater.workspace import Workspace, open_workspace
 from tests.lab.waiting import until
 
 SOURCE = Path(__file__).with_name("light")
+SIGNALLED = Path(__file__).with_name("signalled_cli.py")
+
+HASTY: Any = {"liveness": {"port_seconds": 10, "channel_seconds": 5}}
+"""Settings for a test that waits until a gateway is given up."""
+
+DEAD_MAN_SOON: Any = {**HASTY, "recovery": {"dead_man_seconds": 20}}
+"""Settings for a test that waits until the dead-man acts."""
+
+PATIENT: Any = {
+    "liveness": {"port_seconds": 20, "channel_seconds": 20},
+    "recovery": {"dead_man_seconds": 60},
+}
+"""The light fleet's own: on a machine at work a good restart may take its time."""
 
 NO_OPTIONS = Options()
 
@@ -178,16 +192,31 @@ class LightFleet:
             "c.commit()'",
         )
 
-    def cli(self, *arguments: str, debug: bool = False, **options: Any) -> subprocess.Popen[str]:
-        """Start the command line on this fleet as an operator would, in a process of its own."""
+    def cli(
+        self, *arguments: str, debug: bool = False, signal_at: tuple[signal.Signals, str] | None = None, **options: Any
+    ) -> subprocess.Popen[str]:
+        """Start the command line on this fleet as an operator would, in a process of its own.
+
+        With `signal_at` it sends itself that signal at the first line of progress that holds those words.
+        """
+        program = [str(Path(sys.executable).with_name("tenantry"))]
+        if signal_at is not None:
+            number, words = signal_at
+            program = [sys.executable, str(SIGNALLED), str(int(number)), words]
         return subprocess.Popen(
-            [str(Path(sys.executable).with_name("tenantry")), "-C", str(self.root), *arguments],
+            [*program, "-C", str(self.root), *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, "NO_COLOR": "1", **({"TENANTRY_DEBUG": "1"} if debug else {})},
             **{"stdin": subprocess.DEVNULL, **options},
         )
+
+
+def cut_when_begun(fleet: LightFleet) -> None:
+    """Cut the link of `maple` once its step has made ``/srv/light/began``."""
+    until(lambda: fleet.run("maple", "ls /srv/light/began 2>/dev/null || true") != "", "the step began", 60)
+    fleet.lab.cut("maple")
 
 
 def _copy_again(source: Path, target: Path) -> None:

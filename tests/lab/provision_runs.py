@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 from tests.lab.light_fleet import LightFleet
 
@@ -34,19 +35,13 @@ class WatchedRun:
     lines: list[str] = field(default_factory=list)
 
     @classmethod
-    def start(cls, fleet: LightFleet, slug: str, command: str) -> WatchedRun:
-        confirm = ("--confirm", slug) if command == "provision" else ()
-        return cls(fleet.cli(command, slug, *confirm), slug)
+    def start(cls, fleet: LightFleet, slug: str, command: str, **options: Any) -> WatchedRun:
+        """Start it; `options` are those of :meth:`LightFleet.cli`."""
+        return cls(fleet.cli(command, slug, *_confirmed(slug, command), **options), slug)
 
     def reach(self, phase: str) -> bool:
         """Read on until `phase` begins; False if the command ended without it."""
         return any(line.startswith(f"{self.slug} {phase}: ") for line in self._told())
-
-    def kill(self) -> None:
-        """End it as a power cut would."""
-        self.process.send_signal(signal.SIGKILL)
-        self.process.communicate()
-        assert self.process.returncode == -signal.SIGKILL
 
     def end(self) -> Ended:
         out, rest = self.process.communicate(timeout=SECONDS)
@@ -60,11 +55,20 @@ class WatchedRun:
             yield line
 
 
+def _confirmed(slug: str, command: str) -> tuple[str, ...]:
+    return ("--confirm", slug) if command == "provision" else ()
+
+
+def killed_at(fleet: LightFleet, words: str, *arguments: str) -> None:
+    """Run the command line, and let it die as by a power cut when it says `words`."""
+    process = fleet.cli(*arguments, signal_at=(signal.SIGKILL, words))
+    _, told = process.communicate(timeout=SECONDS)
+    assert process.returncode == -signal.SIGKILL, f"{words!r} was never said:\n{told}"
+
+
 def killed_in(fleet: LightFleet, slug: str, command: str, phase: str) -> None:
-    """Start `command` and kill it as soon as `phase` begins."""
-    run = WatchedRun.start(fleet, slug, command)
-    assert run.reach(phase), f"{command} never came to {phase}: {run.end().error}"
-    run.kill()
+    """Run `command` and let it die as soon as `phase` begins."""
+    killed_at(fleet, f"{slug} {phase}: ", command, slug, *_confirmed(slug, command))
 
 
 def run_whole(fleet: LightFleet, slug: str, command: str) -> Ended:

@@ -38,6 +38,7 @@ find /srv/light /etc/light /etc/systemd/system/light-gateway.service -printf '%p
 WRITER = """
 import sqlite3, sys, time
 connection = sqlite3.connect("/srv/light/state.db", timeout=30)
+connection.execute("PRAGMA synchronous=OFF")  # no test of the disk
 number = 0
 while True:
     number += 1

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.lab.lab_tools import eventually
+from tests.lab.waiting import until
 
 BUILDER = """#!/bin/sh
 for argument; do case $argument in /*/.*.partial) tree=$argument;; esac; done
@@ -74,7 +74,7 @@ def builds(tmp_path: Path) -> Builds:
 
 def test_an_image_appears_whole_and_once(builds: Builds) -> None:
     running = [builds.start() for _ in range(3)]
-    eventually(lambda: builds.begun)
+    until(lambda: builds.begun, "a build has begun")
     assert builds.images == []
     builds.go.touch()
     said = {process.communicate()[0].splitlines()[-1] for process in running}
@@ -88,7 +88,7 @@ def test_an_image_appears_whole_and_once(builds: Builds) -> None:
 
 def test_a_killed_build_is_waited_for_and_done_again(builds: Builds) -> None:
     killed = builds.start()
-    eventually(lambda: builds.begun)
+    until(lambda: builds.begun, "a build has begun")
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     again = builds.start()

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.lab.conftest import MakeLab
 from tests.lab.dead_sessions import end_dead_labs, living_session
 from tests.lab.lab_tools import light, traces
@@ -19,7 +21,9 @@ with living_session(pathlib.Path(sys.argv[1])):
 """
 
 
-def test_labs_end_with_the_session_that_comes_after_a_killed_one(make_lab: MakeLab, tmp_path: Path):
+def test_labs_end_with_the_session_that_comes_after_a_killed_one(
+    make_lab: MakeLab, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     others, mine = make_lab("others/fleet/var"), make_lab("unmarked/var")
     others.up([light(others, "maple")])
     mine.up([light(mine, "maple")])
@@ -36,7 +40,12 @@ def test_labs_end_with_the_session_that_comes_after_a_killed_one(make_lab: MakeL
     finally:
         session.kill()
         session.wait()
+    broken = tmp_path / "others/broken/var"
+    (broken / "lab/hosts").mkdir(parents=True)
+    (broken / "lab/lock").touch()
+    (broken / "lab/hosts/maple.json").write_text("{")
     end_dead_labs(tmp_path / "next")
+    assert f"{broken} is left over" in capsys.readouterr().out
     assert others.list() == () and traces(others) == set()
     assert mine.find_required("maple").running
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 
+import gevent
 import pytest
 
 from engine.errors import ExitCode
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
 from engine.updater.outcome import Options
-from tests.lab.light_fleet import LightFleet
+from tests.lab.light_fleet import HASTY, PATIENT, LightFleet, cut_when_begun
+from tests.lab.provision_runs import killed_in
 
 HEAD = "2026.10.3"
 
@@ -199,7 +199,7 @@ def test_what_was_shipped_is_removed_when_a_step_fails(maple: LightFleet):
 
 
 def test_a_gateway_in_conversation_defers_the_run_and_the_restart_stays_owed(maple: LightFleet):
-    maple.change_settings(quiesce={"polls": 2})
+    maple.change_settings(quiesce={"polls": 2, "silence_seconds": 60})
 
     def talk(event: Event) -> None:
         if event.phase is Phase.QUIESCE:
@@ -210,7 +210,7 @@ def test_a_gateway_in_conversation_defers_the_run_and_the_restart_stays_owed(map
     assert (outcome.result, outcome.exit_code) == (RunResult.DEFERRED, ExitCode.DEFERRED)
     assert maple.marker("maple") is None and maple.owed("maple")["restart"]
     assert maple.run("maple", "systemctl show -P MainPID light-gateway") == pid
-    maple.change_settings(quiesce={"polls": 20})
+    maple.change_settings(quiesce={"polls": 20, "silence_seconds": 3})
     again = maple.converge("maple")
     assert (again.exit_code, again.restarted) == (ExitCode.DONE, True)
     assert maple.marker("maple") == HEAD and not maple.owed("maple")["restart"]
@@ -230,6 +230,7 @@ def test_a_message_between_gate_and_restart_is_not_cut_off(maple: LightFleet):
 
 
 def test_a_restart_that_replaces_nothing_is_a_failure(maple: LightFleet):
+    maple.change_settings(**HASTY)
     wrapper = '#!/bin/sh\ncase "$1" in stop|start) exit 0;; esac\nexec /usr/bin/systemctl "$@"\n'
     maple.run("maple", "cat > /usr/local/bin/systemctl; chmod +x /usr/local/bin/systemctl", stdin=wrapper.encode())
     try:
@@ -238,6 +239,7 @@ def test_a_restart_that_replaces_nothing_is_a_failure(maple: LightFleet):
         maple.run("maple", "rm /usr/local/bin/systemctl")
     assert outcome.exit_code is ExitCode.FAILED and "replaced nothing" in str(outcome.error)
     assert maple.marker("maple") is None
+    maple.change_settings(**PATIENT)
     assert maple.converge("maple", options=Options(retry=True)).restarted
 
 
@@ -246,12 +248,14 @@ def test_a_restart_that_replaces_nothing_is_a_failure(maple: LightFleet):
 )
 def test_a_gateway_that_does_not_come_back_is_never_reported_as_updated(maple: LightFleet, fault: str, words: str):
     maple.run("maple", f"echo {fault} > /srv/light/fault")
+    maple.change_settings(**HASTY)
     outcome = maple.converge("maple")
     # What is wrong lies in its state, so putting the tenant back does not help.
     assert (outcome.result, outcome.exit_code) == (RunResult.FAILED, ExitCode.FAILED)
     assert words in str(outcome.error) and "afterwards too" in str(outcome.error)
     assert maple.marker("maple") is None
     maple.run("maple", "rm /srv/light/fault")
+    maple.change_settings(**PATIENT)
     again = maple.converge("maple", options=Options(retry=True))
     assert (again.exit_code, again.restarted) == (ExitCode.DONE, True)
 
@@ -259,6 +263,7 @@ def test_a_gateway_that_does_not_come_back_is_never_reported_as_updated(maple: L
 def test_at_the_head_with_the_channel_down_is_a_failure(maple: LightFleet):
     maple.converge("maple")
     maple.run("maple", "echo no-channel > /srv/light/fault; systemctl restart light-gateway")
+    maple.change_settings(**HASTY)
     outcome = maple.converge("maple")
     assert outcome.exit_code is ExitCode.FAILED and "channel local" in str(outcome.error)
 
@@ -278,8 +283,10 @@ def test_a_gateway_that_never_had_a_history_is_mended_by_a_corrected_template(
         good.replace("ExecStart=/usr/bin/python3 -B", "ExecStart=/bin/false").replace("Burst=4", "Burst=400")
     )
     maple.run("maple", "systemctl stop light-gateway; rm -f /srv/light/state.db*")
+    maple.change_settings(**HASTY)
     assert maple.converge("maple").exit_code is ExitCode.FAILED
     unit.write_text(good)
+    maple.change_settings(**PATIENT)
     outcome = maple.converge("maple", options=Options(retry=True))
     assert (outcome.error, maple.marker("maple")) == (None, HEAD)
 
@@ -321,18 +328,11 @@ def test_a_full_disk_on_the_operators_side(maple: LightFleet):
 
 
 def test_a_link_cut_in_a_long_step_leaves_its_effect_there_once(maple: LightFleet):
-    command = "for i in $(seq 100); do [ -e /srv/light/go ] && break; sleep 0.2; done; echo once >> /srv/light/effect"
-    maple.write_releases(("2026.10.1", [script(command)]))
-    cut: list[str] = []
-
-    def cut_link(event: Event) -> None:
-        if event.phase is Phase.APPLY and not cut:
-            cut.append("cut")
-            import gevent
-
-            gevent.spawn_later(1.0, maple.lab.cut, "maple")
-
-    lost = maple.converge("maple", report=cut_link)
+    wait = "touch /srv/light/began; for i in $(seq 1500); do [ -e /srv/light/go ] && break; sleep 0.2; done"
+    maple.write_releases(("2026.10.1", [script(f"{wait}; echo once >> /srv/light/effect")]))
+    cut = gevent.spawn(cut_when_begun, maple)
+    lost = maple.converge("maple")
+    cut.join()
     assert lost.exit_code is ExitCode.UNREACHABLE and maple.marker("maple") is None
     maple.lab.restore_link("maple")
 
@@ -353,13 +353,7 @@ def test_a_killed_operator_process_is_made_good_by_a_plain_rerun(maple: LightFle
         template.write_text(template.read_text() + "More.\n")
     if phase == "quiesce":
         maple.say("maple")
-    process = maple.cli("converge", "maple")
-    assert process.stderr
-    for line in process.stderr:
-        if f"maple {phase}:" in line:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    assert process.wait() == -signal.SIGKILL, f"phase {phase} was never reached"
+    killed_in(maple, "maple", "converge", phase)
 
     # From the arming on, the tenant is first put back to what it was before that run.
     outcome = maple.converge("maple", options=Options(retry=phase in ("restart", "liveness")))

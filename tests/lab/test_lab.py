@@ -14,7 +14,8 @@ from engine.provision.providers.lab import HostSpec, Lab, default_user_data, is_
 from engine.provision.providers.lab.host import answers_ssh
 from engine.provision.providers.lab.identity import public_half
 from tests.lab.conftest import PACKAGES, MakeLab
-from tests.lab.lab_tools import eventually, inside, light, private_key, ssh, start, state_dir, traces
+from tests.lab.lab_tools import inside, light, private_key, ssh, start, state_dir, traces
+from tests.lab.waiting import until
 
 POINTS_AT_MOST = 60
 
@@ -107,7 +108,7 @@ def test_a_host_can_reboot_itself(lab: Lab) -> None:
         except subprocess.CalledProcessError:
             return False
 
-    eventually(is_up_again)
+    until(is_up_again, "the host has booted again", 60)
 
 
 def test_down_leaves_nothing(make_lab: MakeLab) -> None:
@@ -157,7 +158,7 @@ def test_a_cut_host_runs_on_and_comes_back(lab: Lab) -> None:
     assert not answers_ssh(address, 22)
     assert inside(lab, "yew", "systemctl is-active ssh") == "active\n"
     lab.restore_link("yew")
-    eventually(lambda: answers_ssh(address, 22))
+    until(lambda: answers_ssh(address, 22), "the host answers again")
 
 
 def test_a_small_disk_fills_up(lab: Lab) -> None:

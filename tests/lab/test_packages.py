@@ -41,9 +41,18 @@ import fcntl, os, sys, time
 descriptor = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o640)
 fcntl.lockf(descriptor, fcntl.LOCK_EX)
 open("/run/locked", "w").close()
+while not os.path.exists(sys.argv[3]):
+    time.sleep(0.05)
 time.sleep(float(sys.argv[2]))
 """
 
+# The first question of an installation tells when it was put.
+ASKED = "/run/asked"
+WITNESSED_QUERY = f"""\
+#!/bin/sh
+touch {ASKED}
+exec /usr/bin/dpkg-query "$@"
+"""
 
 REPLACE_A_LIBRARY = """
 library=$(grep -o '/usr/lib/[^ ]*/libz\\.so[^ ]*\\|/usr/lib/[^ ]*/libexpat\\.so[^ ]*' /proc/{pid}/maps | head -n 1)
@@ -85,11 +94,11 @@ class Apt:
     def run(self, command: str, **options: object) -> str:
         return self.fleet.run("maple", command, **options)
 
-    def lock(self, path: str, seconds: float) -> str:
-        """Hold a package manager's lock on the host for some seconds; returns the holder's process id."""
+    def lock(self, path: str, seconds: float, after: str = "/run/locked") -> str:
+        """Hold a package manager's lock on the host for some seconds once `after` is there; the holder's process id."""
         self.run("rm -f /run/locked")
         self.run("cat > /run/locker.py", stdin=LOCKER.encode())
-        pid = self.run(f"setsid python3 /run/locker.py {path} {seconds} > /dev/null 2>&1 & echo $!").strip()
+        pid = self.run(f"setsid python3 /run/locker.py {path} {seconds} {after} > /dev/null 2>&1 & echo $!").strip()
         until(lambda: "locked" in self.run("ls /run"), "the lock is held")
         return pid
 
@@ -103,7 +112,7 @@ def apt(maple: LightFleet, tmp_path: Path) -> Iterator[Apt]:
     yield fleet
     fleet.run("rm -f /run/died-once; touch /run/died-once; dpkg --configure -a; dpkg --purge gentle mortal plain")
     fleet.run("rm -rf /run/died-once /run/witness /etc/gentle.conf* /etc/apt/sources.list.d/test.list")
-    fleet.run("rm -f /etc/needrestart/conf.d/test.conf")
+    fleet.run("rm -f /etc/needrestart/conf.d/test.conf /usr/local/bin/dpkg-query")
 
 
 def repository(directory: Path) -> bytes:
@@ -155,7 +164,9 @@ def test_what_is_installed_needs_no_index(apt: Apt) -> None:
 
 @pytest.mark.parametrize("lock", ["/var/lib/dpkg/lock-frontend", "/var/lib/dpkg/lock", "/var/lib/apt/lists/lock"])
 def test_a_held_lock_is_waited_for(apt: Apt, lock: str) -> None:
-    apt.lock(lock, 2)
+    apt.run(f"rm -f {ASKED}; cat > /usr/local/bin/dpkg-query", stdin=WITNESSED_QUERY.encode())
+    apt.run("chmod 755 /usr/local/bin/dpkg-query")
+    apt.lock(lock, 2, after=ASKED)
     apt.require("plain")
     assert apt.told[0].startswith("waited ") and apt.told[-1] == "installed plain"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +12,7 @@ from engine.provision.bring_up import provision_missing
 from engine.records import RunResult
 from engine.updater.events import Event
 from tests.lab.light_fleet import LightFleet
+from tests.lab.provision_runs import killed_in
 
 CANARY = "c4n4ry-'\"$(id)`\\%-end"
 
@@ -96,24 +95,12 @@ def test_a_job_during_provisioning_is_busy_and_touches_nothing(fresh: LightFleet
 
 @pytest.mark.parametrize("phase", ["rebuild", "cloud-init", "phase-a", "phase-b", "apply", "liveness"])
 def test_a_killed_provision_is_made_good_by_another(fresh: LightFleet, phase: str):
-    process = fresh.cli("provision", "maple", "--confirm", "maple")
-    assert process.stderr
-    for line in process.stderr:
-        if f"maple {phase}:" in line:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    assert process.wait() == -signal.SIGKILL, f"phase {phase} was never reached"
+    killed_in(fresh, "maple", "provision", phase)
     (outcome,) = fresh.provision("maple")
     assert (outcome.error, fresh.marker("maple")) == (None, "2026.10.3")
 
 
 def test_a_half_provisioned_server_is_not_version_zero(fresh: LightFleet):
-    process = fresh.cli("provision", "maple", "--confirm", "maple")
-    assert process.stderr
-    for line in process.stderr:
-        if "maple phase-b:" in line:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    process.wait()
+    killed_in(fresh, "maple", "provision", "phase-b")
     outcome = fresh.converge("maple")
     assert outcome.exit_code is ExitCode.FAILED and "never provisioned" in str(outcome.error)

@@ -65,19 +65,20 @@ def test_a_dry_run_prints_every_phase_of_the_real_run_and_makes_no_call(fleet: L
 
 
 def test_exactly_one_of_two_proceeds_and_the_others_touch_nothing(fleet: LightFleet) -> None:
-    runs = [WatchedRun.start(fleet, "maple", "provision") for _ in range(2)]
-    ended = {}
+    # However long the others take to start, they find the winner at work.
+    stopped = (signal.SIGSTOP, "maple phase-b: ")
+    runs = [WatchedRun.start(fleet, "maple", "provision", signal_at=stopped) for _ in range(2)]
+    ended = []
     winner = None
     for run in runs:
         if run.reach("phase-b"):
             winner = run
         else:
-            ended[run.process.pid] = run.end()
+            ended.append(run.end())
     assert winner is not None
     boot = fleet.run("maple", BOOT_ID)
-    # However long the others take to start, they find it at work.
-    winner.process.send_signal(signal.SIGSTOP)
-    late = [run_whole(fleet, "maple", command) for command in ("provision", "converge", "resume")]
+    # All at once: the winner's host lets go of a connection over which it hears nothing.
+    late = [WatchedRun.start(fleet, "maple", command) for command in ("provision", "converge", "resume")]
     pyinfra = subprocess.run(
         [
             str(Path(sys.executable).with_name("pyinfra")),
@@ -93,10 +94,11 @@ def test_exactly_one_of_two_proceeds_and_the_others_touch_nothing(fleet: LightFl
         text=True,
         check=False,
     )
+    lost = [*ended, *(run.end() for run in late)]
     winner.process.send_signal(signal.SIGCONT)
     won = winner.end()
     assert won.code == 0, won.error
-    for loser in (*ended.values(), *late):
+    for loser in lost:
         assert loser.code == 75, loser.error
         assert f"provision run {winner_run(fleet)} (process {winner.process.pid})" in loser.error
     assert pyinfra.returncode == 1 and "tenant/maple is busy: provision run" in pyinfra.stdout + pyinfra.stderr

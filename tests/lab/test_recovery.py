@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,8 @@ from engine.hosts.session import Session
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
 from engine.updater.outcome import Options
-from tests.lab.light_fleet import LightFleet
+from tests.lab.light_fleet import DEAD_MAN_SOON, HASTY, PATIENT, LightFleet
+from tests.lab.provision_runs import killed_at
 from tests.lab.waiting import until
 
 GOOD, BROKEN, MENDED = "2026.10.1", "2026.10.2", "2026.10.3"
@@ -47,12 +47,14 @@ def good(maple: LightFleet) -> Iterator[LightFleet]:
 
 
 def break_release(fleet: LightFleet, text: str, *steps: Any) -> None:
-    """Publish a release after which the gateway has this configuration."""
+    """Publish a release after which the gateway has this configuration; nobody is patient with it."""
+    fleet.change_settings(**HASTY)
     fleet.write_releases(FIRST, (BROKEN, [*steps, {"configure": {"text": text}}]))
 
 
 def mend_release(fleet: LightFleet) -> None:
     """Publish a newer head that is good."""
+    fleet.change_settings(**PATIENT)
     steps = [{"configure": {"text": '{"greeting": "mended"}'}}]
     fleet.write_releases(FIRST, (BROKEN, []), (MENDED, steps))
 
@@ -77,18 +79,6 @@ def assert_answers(fleet: LightFleet) -> None:
     assert "deadman" not in fleet.run(
         "maple", "systemctl list-units --all --plain 'tenantry-*'; ls /etc/systemd/system"
     )
-
-
-def kill_at(fleet: LightFleet, words: str, *arguments: str) -> subprocess.Popen[str]:
-    """Run the command line and kill it when it says `words`."""
-    process = fleet.cli(*arguments)
-    assert process.stderr
-    for line in process.stderr:
-        if words in line:
-            os.kill(process.pid, signal.SIGKILL)
-            break
-    assert process.wait() == -signal.SIGKILL, f"{words!r} was never said"
-    return process
 
 
 # By itself
@@ -130,6 +120,7 @@ def test_a_retry_after_the_cause_is_gone(good: LightFleet):
     outcome = good.converge("maple")
     assert outcome.result is RunResult.FAILED and "afterwards too" in str(outcome.error)
     good.run("maple", "rm /srv/light/fault")
+    good.change_settings(**PATIENT)
     assert good.converge("maple", options=RETRY).error is None
     assert good.marker("maple") == BROKEN and held(good) == {}
     assert_answers(good)
@@ -157,7 +148,8 @@ def test_a_release_that_lays_down_a_unit_leaves_none_behind(good: LightFleet):
 def test_a_killed_operator_process_after_the_restart_is_made_good_by_the_tenant(good: LightFleet, text: str):
     before = look(good)
     break_release(good, text)
-    kill_at(good, "maple liveness:", "converge", "maple")
+    good.change_settings(**DEAD_MAN_SOON)
+    killed_at(good, "maple liveness:", "converge", "maple")
     until(lambda: held(good) != {} and "deadman" not in good.run("maple", "ls /var/lib/tenantry"), "undone", 90)
     assert held(good)["by"] == "dead-man"
     until(lambda: good.is_connected("maple"), "the gateway is connected")
@@ -175,6 +167,7 @@ def test_a_link_that_is_cut_at_any_point_after_arming(
 ):
     before = look(good)
     break_release(good, '{"greeting": "fine"}')
+    good.change_settings(**DEAD_MAN_SOON)
 
     def cut(event: Event) -> None:
         if event.phase is moment:
@@ -200,12 +193,8 @@ def test_a_link_that_is_cut_at_any_point_after_arming(
 def test_a_run_that_wakes_up_after_the_dead_man_acted_is_refused(good: LightFleet):
     before = look(good)
     break_release(good, '{"greeting": "fine"}')
-    process = good.cli("converge", "maple", "--json")
-    assert process.stderr
-    for line in process.stderr:
-        if "maple liveness:" in line:
-            os.kill(process.pid, signal.SIGSTOP)
-            break
+    good.change_settings(**DEAD_MAN_SOON)
+    process = good.cli("converge", "maple", "--json", signal_at=(signal.SIGSTOP, "maple liveness:"))
     until(lambda: held(good) != {} and "deadman" not in good.run("maple", "ls /var/lib/tenantry"), "undone", 90)
     os.kill(process.pid, signal.SIGCONT)
     output, errors = process.communicate(timeout=60)
@@ -216,7 +205,7 @@ def test_a_run_that_wakes_up_after_the_dead_man_acted_is_refused(good: LightFlee
 def test_a_plain_run_finishes_what_a_killed_one_left_armed(good: LightFleet):
     before = look(good)
     break_release(good, '{"fault": "no-channel"}')
-    kill_at(good, "maple liveness:", "converge", "maple")
+    killed_at(good, "maple liveness:", "converge", "maple")
     outcome = good.converge("maple")
     assert (outcome.result, outcome.exit_code) == (RunResult.ROLLED_BACK, ExitCode.FAILED)
     assert look(good) == before
@@ -226,7 +215,7 @@ def test_a_plain_run_finishes_what_a_killed_one_left_armed(good: LightFleet):
 
 def test_a_look_of_the_dead_man_that_has_just_begun_ends_with_it(good: LightFleet):
     break_release(good, '{"fault": "no-channel"}')
-    kill_at(good, "maple liveness:", "converge", "maple")
+    killed_at(good, "maple liveness:", "converge", "maple")
     # A look takes a moment; this one lasts.
     good.run(
         "maple",
@@ -242,7 +231,7 @@ def test_a_look_of_the_dead_man_that_has_just_begun_ends_with_it(good: LightFlee
 def test_a_process_that_is_killed_in_a_rollback(good: LightFleet, words: str):
     before = look(good)
     break_release(good, '{"fault": "no-channel"}')
-    kill_at(good, words, "converge", "maple")
+    killed_at(good, words, "converge", "maple")
     outcome = good.converge("maple")
     assert outcome.exit_code is ExitCode.FAILED, outcome
     assert look(good) == before
@@ -358,7 +347,7 @@ def test_a_rollback_to_a_version_and_to_one_that_no_set_leads_to(good: LightFlee
 def test_a_person_who_is_killed_in_a_rollback_leaves_a_tenant_that_answers(good: LightFleet):
     good.write_releases(FIRST, (BROKEN, [{"configure": {"text": "{}"}}]))
     assert good.converge("maple").error is None
-    kill_at(good, "proving that the owner", "rollback", "maple")
+    killed_at(good, "proving that the owner", "rollback", "maple")
     # The set is closed; the one before it is not what this person means.
     again = good.cli("rollback", "maple", "--json")
     output, errors = again.communicate(timeout=120)
@@ -375,7 +364,7 @@ def test_a_person_s_rollback_finishes_an_armed_one_before_it_goes_further_back(g
     good.write_releases(FIRST, second)
     assert good.converge("maple").error is None
     good.write_releases(FIRST, second, (MENDED, [{"configure": {"text": '{"fault": "no-channel"}'}}]))
-    kill_at(good, "maple liveness:", "converge", "maple")
+    killed_at(good, "maple liveness:", "converge", "maple")
     process = good.cli("rollback", "maple", "--to", GOOD, "--json")
     output, errors = process.communicate(timeout=120)
     assert process.returncode == ExitCode.DONE, errors

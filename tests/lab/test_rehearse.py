@@ -21,7 +21,7 @@ from engine.records import RunResult
 from engine.updater.events import Event, Phase, Reporter
 from engine.updater.outcome import Outcome
 from tests.lab.light_fleet import LightFleet
-from tests.lab.provision_runs import WatchedRun
+from tests.lab.provision_runs import WatchedRun, killed_in
 from tests.lab.restores import HEAD, back_up, fill, seen
 
 SCRATCH = "scratch-maple"
@@ -158,9 +158,7 @@ def test_failed_rehearsals_are_recorded_and_take_the_scratch_server_with_them(li
 
 
 def test_what_a_killed_rehearsal_left_is_destroyed_by_the_next_one(lived: LightFleet):
-    run = WatchedRun(lived.cli("rehearse", "maple"), "maple")
-    assert run.reach("phase-a")
-    run.kill()
+    killed_in(lived, "maple", "rehearse", "phase-a")
     assert lived.lab.find(SCRATCH) is not None
     left = lived.lab.find_required(SCRATCH).host_key
     # By its name alone it could be anybody's.

@@ -13,7 +13,7 @@ from engine.backups.store import StoredArchive, manifest_path
 from engine.errors import ExitCode
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
-from tests.lab.light_fleet import LightFleet
+from tests.lab.light_fleet import HASTY, LightFleet
 from tests.lab.restores import HEAD, back_up, fill, is_alive, leftovers, restored, seen
 from tests.lab.waiting import until
 
@@ -396,6 +396,7 @@ def test_a_database_that_is_not_sound_in_the_archive_touches_nothing(lived: Ligh
 @pytest.mark.parametrize("fault", ["crash", "no-channel"])
 def test_a_restored_tenant_that_does_not_come_to_life_is_put_back(lived: LightFleet, fault: str):
     lived.run("maple", f"echo {fault} > /srv/light/fault")
+    lived.change_settings(**HASTY)
     back_up(lived)
     lived.run("maple", "rm /srv/light/fault")
     lived.run("maple", CHANGE)
@@ -428,7 +429,7 @@ def add_release(fleet: LightFleet, version: str, *steps: Any) -> None:
 
 def test_a_conversation_is_not_cut_off(lived: LightFleet):
     back_up(lived)
-    lived.change_settings(quiesce={"polls": 2})
+    lived.change_settings(quiesce={"polls": 2, "silence_seconds": 60})
 
     def talk(event: Event) -> None:
         if event.phase is Phase.QUIESCE:

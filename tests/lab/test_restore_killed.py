@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.lab.light_fleet import LightFleet
-from tests.lab.provision_runs import WatchedRun
+from tests.lab.light_fleet import DEAD_MAN_SOON, PATIENT, LightFleet
+from tests.lab.provision_runs import WatchedRun, killed_at
 from tests.lab.restores import HEAD, back_up, fill, is_alive, leftovers, seen
 from tests.lab.waiting import until
 
@@ -34,13 +34,12 @@ def prepared(fleet: LightFleet, first: str = "") -> tuple[str, dict[str, Any], d
 
 def killed(fleet: LightFleet, phase: str, archive: str, *more: str) -> None:
     """A restore dies when `phase` begins, and nothing acts on the tenant any more."""
-    run = WatchedRun(fleet.cli("restore", "maple", "--confirm", "maple", "--archive", archive, *more), "maple")
-    if run.reach(phase):
-        run.kill()
-    else:
-        pytest.fail(f"the restore never came to {phase}: {run.end().error}")
+    fleet.change_settings(**DEAD_MAN_SOON)
+    words = f"maple {phase}: "
+    killed_at(fleet, words, "restore", "maple", "--confirm", "maple", "--archive", archive, *more)
     until(lambda: is_settled(fleet), f"the tenant is settled after a kill in {phase}", SECONDS)
     assert fleet.marker("maple") == HEAD
+    fleet.change_settings(**PATIENT)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +50,8 @@ def test_a_killed_restore_ends_with_the_old_tenant_or_the_new_one(maple: LightFl
     killed(maple, phase, archive)
     assert seen(maple) == (archived if phase == "commit" else before)
     # The same command once more brings it to its end.
-    assert WatchedRun(maple.cli("restore", "maple", "--confirm", "maple"), "maple").end().code == 0
+    ended = WatchedRun(maple.cli("restore", "maple", "--confirm", "maple"), "maple").end()
+    assert ended.code == 0, ended.error
     assert seen(maple) == archived and is_alive(maple) and leftovers(maple) == ""
 
 

@@ -12,10 +12,10 @@ import gevent
 import pytest
 
 from engine.errors import ExitCode
-from engine.updater.events import Event, Phase
+from engine.updater.events import Event
 from engine.updater.fleet import ask_many
 from engine.updater.plan import plan_tenant
-from tests.lab.light_fleet import SOURCE, LightFleet
+from tests.lab.light_fleet import SOURCE, LightFleet, cut_when_begun
 from tests.lab.waiting import until
 
 STAGED = "ls -A /var/lib/tenantry/staging"
@@ -29,7 +29,7 @@ def is_there(context):
 @install(bundle="greeting", precondition=is_there)
 def odd(context):
     yield (
-        f"touch /srv/light/began; for i in $(seq 300); do [ -e /srv/light/go ] && break; sleep 0.2; done; "
+        f"touch /srv/light/began; for i in $(seq 1500); do [ -e /srv/light/go ] && break; sleep 0.2; done; "
         f"cat {context.staging}/install.sh > /srv/light/effect"
     )
 """
@@ -86,13 +86,9 @@ def test_a_lost_step_is_said_to_be_of_unknown_outcome_though_it_shipped_somethin
     maple: LightFleet, write_step: WriteStep
 ):
     write_step(SHIPPING)
-    cut: list[object] = []
-
-    def cut_link(event: Event) -> None:
-        if event.phase is Phase.APPLY and not cut:
-            cut.append(gevent.spawn_later(1.0, maple.lab.cut, "maple"))
-
-    lost = maple.converge("maple", report=cut_link)
+    cut = gevent.spawn(cut_when_begun, maple)
+    lost = maple.converge("maple")
+    cut.join()
     maple.lab.restore_link("maple")
     assert lost.exit_code is ExitCode.UNREACHABLE and "its outcome is unknown" in str(lost.error)
     assert maple.converge("maple", report=finish_when_awaited(maple)).error is None

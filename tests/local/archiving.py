@@ -40,7 +40,7 @@ class FakeTenant:
             self.settings,
             contents=(content,),
             recovery=Recovery(reserve_mebibytes=0),
-            transport=Transport(survivor_seconds=4, dead_link_seconds=1),
+            transport=Transport(dead_link_seconds=1),
         )
 
     @property

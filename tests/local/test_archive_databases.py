@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sqlite3
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -85,11 +86,16 @@ def test_no_byte_of_the_state_changes_and_no_file_appears(
         connection.close()
 
 
-def test_a_copy_is_made_with_its_owners_rights_and_keeps_owner_mode_and_time(tenant: FakeTenant, tmp_path: Path):
-    os.chmod(tmp_path, 0o755)
-    for directory in tmp_path.parents:
-        if directory.stat().st_uid == os.getuid() and str(directory).startswith("/tmp/"):
-            os.chmod(directory, 0o755)
+@pytest.fixture
+def reachable() -> Iterator[FakeTenant]:
+    """A tenant whose files other accounts can reach; below pytest's own directory none can."""
+    with tempfile.TemporaryDirectory() as directory:
+        os.chmod(directory, 0o755)
+        yield FakeTenant(Path(directory) / "tenant")
+
+
+def test_a_copy_is_made_with_its_owners_rights_and_keeps_owner_mode_and_time(reachable: FakeTenant, tmp_path: Path):
+    tenant = reachable
     connection = tenant.database("state.db")
     for suffix in ("", "-wal", "-shm"):
         os.chown(tenant.state / f"state.db{suffix}", 65534, 65534)

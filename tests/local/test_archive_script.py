@@ -16,6 +16,7 @@ import pytest
 from engine.backups.reading import Kind
 from engine.backups.request import Request, check_answer
 from engine.errors import ArchiveRejected, Refused
+from engine.registry.settings import Transport
 from tests.local.archiving import FakeTenant, archived, problem, wait_for_end
 
 
@@ -197,6 +198,7 @@ def test_the_script_ends_and_cleans_up_when_nobody_reads_any_more(tenant: FakeTe
 
 def test_the_script_ends_and_cleans_up_when_nothing_is_taken(tenant: FakeTenant):
     (tenant.state / "file").write_bytes(os.urandom(20_000_000))
+    tenant.settings = replace(tenant.settings, transport=Transport(survivor_seconds=4, dead_link_seconds=1))
     process = tenant.start(tenant.request())
     assert process.stdout and process.stderr
     process.stdout.read(1000)

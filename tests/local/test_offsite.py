@@ -7,7 +7,6 @@ import hashlib
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +23,7 @@ from engine.subject import Subject
 from tests.conftest import needs
 from tests.local.test_archive_store import MANIFEST
 from tests.unit.backups.archives import compress, tar
+from tests.waiting import until
 
 PASSWORD = "correct horse"
 NIGHTS = ("20261101T013000Z", "20261102T013000Z", "20261103T013000Z")
@@ -150,10 +150,7 @@ def test_one_that_hangs_is_ended_with_what_it_started(tmp_path: Path, files: lis
     with path_of(tmp_path), pytest.raises(OffsiteFailed, match="did not end within"):
         offsite(tmp_path, seconds=4).send("maple", files)
     child = Path(f"/proc/{(tmp_path / 'child').read_text().strip()}/exe")
-    deadline = time.monotonic() + 30
-    while child.is_file():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    until(lambda: not child.is_file(), "what it started has ended")
 
 
 def test_without_restic_it_says_how_to_get_it(tmp_path: Path, files: list[Path]):
@@ -241,16 +238,21 @@ def path_of(root: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked(root: Path) -> Iterator[None]:
-    """The repository while another restic holds it for itself: one that is stopped in the middle of its check."""
-    argv = ("restic", "--repo", str(root / "var/copies"), "--password-file", str(root / "password"), "check")
+    """The repository while another restic holds it for itself: one that is stopped in the middle of a slow check."""
+    repository = ("--repo", str(root / "var/copies"), "--password-file", str(root / "password"))
+    argv = ("restic", *repository, "--limit-download", "1", "check", "--read-data")
     process = subprocess.Popen(argv, stdout=subprocess.DEVNULL)
+
+    def is_locked() -> bool:
+        return any("-tmp-" not in path.name for path in (root / "var/copies/locks").iterdir())
+
     try:
-        deadline = time.monotonic() + 30
-        while not [path for path in (root / "var/copies/locks").iterdir() if "-tmp-" not in path.name]:
-            assert time.monotonic() < deadline
-            time.sleep(0.002)
+        until(is_locked, "the repository is locked")
         os.kill(process.pid, signal.SIGSTOP)
+        os.waitpid(process.pid, os.WUNTRACED)
+        assert is_locked(), "the check has ended before it was stopped"
         yield
     finally:
         os.kill(process.pid, signal.SIGCONT)
+        process.send_signal(signal.SIGINT)  # then it removes its lock
         process.wait()

@@ -8,8 +8,10 @@ import pwd
 import signal
 import socket
 import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 
 from engine.environments.drivers.trouble import Trouble
@@ -25,6 +27,9 @@ DATA = "/mnt/data"
 """Where the program sees its own directory."""
 
 NOT_RUNNING = Unknown(Trouble.NOT_RUNNING.value)
+
+FIRST_PORT, SPREAD, FIRST_EPHEMERAL_PORT = 20000, 12000, 32768
+"""Where parents get their ports: each begins somewhere in the spread."""
 
 STOP_SECONDS = 30.0
 POLL_SECONDS = 0.1
@@ -102,7 +107,7 @@ class Service:
         """The recorded ports, or free ones, recorded before anything uses them."""
         record = self.read()
         if record is None:
-            record = ParentRecord(dict(zip(names, _free_ports(len(names)), strict=True)))
+            record = ParentRecord(dict(zip(names, _free_ports(self.directory, len(names)), strict=True)))
             write_json(self.file, asdict(record))
         return record.ports
 
@@ -159,29 +164,36 @@ class Service:
             write_json(self.file, asdict(ParentRecord(record.ports)))
 
 
-def _free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on; held together, so that they differ."""
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind((ADDRESS, 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
+def _free_ports(directory: Path, count: int) -> list[int]:
+    """Ports of loopback that nobody has, below those that outgoing connections take by themselves.
+
+    Each parent looks from another port on, so that of two that are made at the same time neither takes the other's.
+    """
+    first = FIRST_PORT + zlib.crc32(os.fsencode(directory)) % SPREAD
+    free = (port for port in range(first, FIRST_EPHEMERAL_PORT) if _is_free(port))
+    found = list(islice(free, count))
+    if len(found) < count:
+        raise Refused(f"no {count} free ports from {first} on", where=ADDRESS)
+    return found
 
 
-def _require_free(parent: str, name: str, port: int) -> None:
+def _is_free(port: int) -> bool:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((ADDRESS, port))
         except OSError:
-            raise Refused(
-                f"another program listens on port {port} ({name})",
-                where=f"parent {parent}",
-                hint=f"end what `ss -ltnp sport = :{port}` shows; environments know the parent by this port",
-            ) from None
+            return False
+        return True
+
+
+def _require_free(parent: str, name: str, port: int) -> None:
+    if not _is_free(port):
+        raise Refused(
+            f"another program listens on port {port} ({name})",
+            where=f"parent {parent}",
+            hint=f"end what `ss -ltnp sport = :{port}` shows; environments know the parent by this port",
+        )
 
 
 def _comes_up(process: Process, answers: Callable[[], bool], seconds: float) -> bool:

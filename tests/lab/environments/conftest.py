@@ -7,7 +7,7 @@ import signal
 import tempfile
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -97,15 +97,22 @@ class Drivers:
 
 @pytest.fixture(scope="module")
 def parents_state(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The state directory that a module's parents belong to.
-
-    Their files are in memory: on a disk that others keep at work a commit waits for seconds, and a database's for more.
-    """
+    """The state directory that a module's parents belong to."""
     state = tmp_path_factory.mktemp("parents")
-    (state / "lab").mkdir()
+    with parents_in_memory(state):
+        yield state
+
+
+@contextmanager
+def parents_in_memory(state: Path) -> Iterator[None]:
+    """Keep what the parents of this state directory write in memory while the body runs.
+
+    On a disk that others keep at work a commit waits for seconds, and a database's for more.
+    """
+    (state / "lab").mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=MEMORY, prefix="tenantry-parents-") as directory:
         (state / "lab/parents").symlink_to(directory)
-        yield state
+        yield
 
 
 @pytest.fixture(scope="module")

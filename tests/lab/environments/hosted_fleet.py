@@ -9,6 +9,7 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from engine.environments.hosting import Ended, Hosting, converge_all, open_hosti
 from engine.environments.parents import LabParents, ParentKind, ParentSeen
 from tests.cli.conftest import valid
 from tests.fleets import SETTINGS, write_whole_fleet
+from tests.lab.environments.conftest import parents_in_memory
 from tests.lab.reference_fleet import REPOSITORY
 
 PROJECT = "shop"
@@ -30,6 +32,7 @@ class HostedFleet:
 
     root: Path
     pins: Mapping[str, str]
+    memory: ExitStack
     tiers: dict[str, dict[str, Any]] = field(default_factory=dict)
     environments: dict[str, dict[str, Any]] = field(default_factory=dict)
 
@@ -42,10 +45,13 @@ class HostedFleet:
         content = {**yaml.safe_load(SETTINGS), "lab": {**reference["lab"]}, "environments": settings}
         content["lab"].pop("model_stub", None)
         (root / "inventory/fleet.yaml").write_text(json.dumps(content))
+        memory = ExitStack()
+        memory.enter_context(parents_in_memory(root / "var"))
         parents = LabParents(root / "var", print)
         parents.up()
         seen = {kind: parents.observe(kind) for kind in ParentKind}
-        return cls(root, {str(kind): found.digest for kind, found in seen.items() if isinstance(found, ParentSeen)})
+        pins = {str(kind): found.digest for kind, found in seen.items() if isinstance(found, ParentSeen)}
+        return cls(root, pins, memory)
 
     @property
     def state_directory(self) -> Path:
@@ -107,5 +113,6 @@ class HostedFleet:
 
     def destroy(self) -> None:
         """End the parents, and remove all machines."""
-        self.hosting().lab.destroy()
-        self.down()
+        with self.memory:
+            self.hosting().lab.destroy()
+            self.down()

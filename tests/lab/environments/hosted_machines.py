@@ -17,9 +17,12 @@ from engine.provision.providers.lab import Lab
 from engine.provision.providers.lab.identity import public_half
 from tests.lab.conftest import REPOSITORY
 from tests.lab.environments.conftest import DIGEST, Child
-from tests.lab.lab_tools import eventually, private_key
+from tests.lab.lab_tools import private_key
+from tests.lab.waiting import until
 
 TOKEN = "canary-of-the-gateway"
+DIRECTLY: dict[str, Any] = {"timeout": 30, "trust_env": False}
+"""How a machine is asked: with patience, and over no proxy that this machine's environment names."""
 SPECIFICATION = "sha256:" + "5" * 64
 
 
@@ -66,7 +69,7 @@ class Machines:
     def health(self, child: Child, kind: Kind) -> httpx.Response | None:
         """What the program says of itself, None as long as it says nothing."""
         try:
-            return httpx.get(f"{self.url(child, kind)}/health", timeout=10)
+            return httpx.get(f"{self.url(child, kind)}/health", **DIRECTLY)
         except httpx.TransportError:
             return None
 
@@ -80,5 +83,5 @@ class Machines:
             answers.append(answer)
             return True
 
-        eventually(settled, 60)
+        until(settled, f"the {kind} machine says {status} of itself", 120)
         return dict(answers[0].json())

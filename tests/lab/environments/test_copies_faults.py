@@ -37,7 +37,7 @@ def test_copies_are_never_said_to_be_gone_while_something_is_there(parents: LabP
         at += 1
         fill()
         proxy = HttpProxy(store.port, fault=fault, at=at)
-        broken = replace(store, endpoint=f"http://127.0.0.1:{proxy.port}", answer_seconds=1)
+        broken = replace(store, endpoint=f"http://127.0.0.1:{proxy.port}", answer_seconds=1 if fault == "hang" else 30)
         try:
             Place(broken).remove(owner)
         except UnknownState:

@@ -29,7 +29,7 @@ from tests.lab.environments.planned_faults import (
 )
 
 PATIENT_SECONDS = 30.0
-HASTY_SECONDS = 2.0
+HASTY_SECONDS = 10.0
 """How long an answer is waited for where the fault is that none comes."""
 
 

@@ -23,7 +23,8 @@ from engine.provision.providers.lab import Lab
 from engine.subject import Subject
 from tests.lab.environments.hosted_fleet import HostedFleet
 from tests.lab.environments.visits import Visitor
-from tests.lab.lab_tools import eventually, light, taken_network, traces
+from tests.lab.lab_tools import light, taken_network, traces
+from tests.lab.waiting import until
 from tests.unit.updater.clocks import FakeClock
 
 ADMINISTRATOR = "ann@example.com"
@@ -124,7 +125,7 @@ def test_machines_that_were_switched_off_serve_again(world: World) -> None:
     before = sent(world.hosting())
     assert world.command("lab", "up").returncode == 0
     for visitor in world.visitors:
-        eventually(lambda visitor=visitor: visitor.ask("/health").status_code == 200)  # type: ignore[misc]
+        until(lambda each=visitor: each.ask("/health").status_code == 200, "it serves", 120)  # type: ignore[misc]
         assert visitor.serves()
     assert world.visitor(world.durable).notes() == ["of the durable one"]
     # A converge switches on what is off.

@@ -22,7 +22,7 @@ from engine.provision.providers.lab import HostSpec, Lab, LabProvider, commands,
 from engine.provision.providers.lab.state import Phase
 from tests.lab.conftest import MakeLab
 from tests.lab.environments.conftest import DIGEST, Child, Drivers
-from tests.lab.environments.hosted_machines import SPECIFICATION, TOKEN, Machines
+from tests.lab.environments.hosted_machines import DIRECTLY, SPECIFICATION, TOKEN, Machines
 from tests.lab.killed_lab import Death
 from tests.lab.lab_tools import inside, light, traces
 from tests.lab.light_fleet import LightFleet
@@ -75,10 +75,10 @@ def test_both_machines_serve_from_the_environments_own_storage(
 
     gateway, web = (machines.url(child, kind) for kind in MACHINES)
     note, mine = {"text": "<i>A note</i>"}, {"Authorization": f"Bearer {TOKEN}"}
-    assert httpx.post(f"{gateway}/api/notes", json=note).status_code == 401
-    written = httpx.post(f"{gateway}/api/notes", json=note, headers=mine, timeout=30).raise_for_status().json()
-    assert "&lt;i&gt;A note&lt;/i&gt;" in httpx.get(web, timeout=30).text
-    assert httpx.get(f"{web}/notes/{written['id']}", timeout=30).text == note["text"]
+    assert httpx.post(f"{gateway}/api/notes", json=note, **DIRECTLY).status_code == 401
+    written = httpx.post(f"{gateway}/api/notes", json=note, headers=mine, **DIRECTLY).raise_for_status().json()
+    assert "&lt;i&gt;A note&lt;/i&gt;" in httpx.get(web, **DIRECTLY).text
+    assert httpx.get(f"{web}/notes/{written['id']}", **DIRECTLY).text == note["text"]
     with psycopg.connect(
         host=parents.postgres.host,
         port=parents.postgres.port,
@@ -98,7 +98,7 @@ def test_both_machines_serve_from_the_environments_own_storage(
         assert shape(machines[kind].observe(getattr(child.names, kind))) == whole(child)
         machines[kind].power_on(getattr(child.names, kind))
         machines.wait_health(child, kind)
-    assert note["text"] in httpx.get(f"{gateway}/api/notes", timeout=30).text
+    assert note["text"] in httpx.get(f"{gateway}/api/notes", **DIRECTLY).text
 
     for kind in MACHINES:
         machines[kind].delete(getattr(child.names, kind), child.mark)

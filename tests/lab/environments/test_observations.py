@@ -19,6 +19,7 @@ from engine.environments.parents import LabParents
 from engine.errors import DispatchLost, DriverRefused, UnknownState
 from tests.lab.environments.conftest import DIGEST, Child, Drivers
 from tests.lab.environments.faults import HttpProxy, PostgresProxy, Proxy
+from tests.lab.waiting import until
 
 MakeHttp = Callable[..., tuple[HttpProxy, Drivers]]
 MakePostgres = Callable[..., tuple[PostgresProxy, Drivers]]
@@ -54,7 +55,7 @@ def http(parents: LabParents, proxies: list[Proxy]) -> MakeHttp:
     def make(fault: str, at: int = 0) -> tuple[HttpProxy, Drivers]:
         proxy = HttpProxy(int(parents.objects.endpoint.rpartition(":")[2]), fault=fault, at=at)
         proxies.append(proxy)
-        store = replace(parents.objects, endpoint=f"http://127.0.0.1:{proxy.port}", answer_seconds=1)
+        store = replace(parents.objects, endpoint=f"http://127.0.0.1:{proxy.port}", answer_seconds=_patience(fault))
         return proxy, Drivers.over(parents.postgres, store)
 
     return make
@@ -65,7 +66,7 @@ def postgres(parents: LabParents, proxies: list[Proxy]) -> MakePostgres:
     def make(fault: str, word: bytes, **more: object) -> tuple[PostgresProxy, Drivers]:
         proxy = PostgresProxy(parents.postgres.port, fault=fault, word=word, **more)
         proxies.append(proxy)
-        parent = replace(parents.postgres, port=proxy.port, answer_seconds=1.5)
+        parent = replace(parents.postgres, port=proxy.port, answer_seconds=_patience(fault))
         return proxy, Drivers.over(parent, parents.objects)
 
     return make
@@ -142,8 +143,7 @@ def test_trouble_with_postgres_is_unknown(
 
     def end_sessions() -> None:
         admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
-        while _others(admin):
-            time.sleep(0.05)
+        until(lambda: not _others(admin), "every session has ended")
         all_ended.set()
 
     _, broken = postgres("", b"SELECT", before=end_sessions)
@@ -156,8 +156,8 @@ def test_a_parent_without_a_free_connection_is_unknown(
     parents: LabParents, drivers: Drivers, admin: psycopg.Connection
 ):
     child = drivers.make(Child(), "database", "role")
-    while _others(admin):  # what earlier tests left hanging would make room again
-        time.sleep(0.05)
+    # What earlier tests left hanging would make room again.
+    until(lambda: not _others(admin), "every session has ended")
     held: list[psycopg.Connection] = []
     try:
         with pytest.raises(psycopg.OperationalError):
@@ -240,6 +240,11 @@ def test_what_an_operator_began_who_is_gone_keeps_nobody_waiting(postgres: MakeP
     _, broken = postgres("hang", b"DROP ROLE")
     assert _outcome(lambda: broken.role.delete(gone.names.role, gone.mark)) is DispatchLost
     drivers.make(other, "role")
+
+
+def _patience(fault: str) -> float:
+    """For how many seconds an answer is awaited: long, where the fault isn't that none comes."""
+    return 1.5 if fault == "hang" else 30
 
 
 def _outcome(call: Callable[[], object]) -> type[BaseException] | None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import time
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -19,18 +18,20 @@ from engine.environments.parents.recognition import Deviation
 from engine.errors import Refused, UnknownState
 from engine.provision.providers.lab.state import write_json
 from engine.registry.environments_model import ParentPins
-from tests.lab.environments.conftest import Child, Drivers, kill_objects
+from tests.lab.environments.conftest import Child, Drivers, kill_objects, parents_in_memory
 from tests.lab.environments.listening import listening_elsewhere
+from tests.lab.waiting import until
 
 OTHER_PIN = "sha256:" + "0" * 64
 
 
 @pytest.fixture
 def own_parents(tmp_path: Path):
-    made = LabParents(tmp_path, print)
-    yield made
-    kill_objects(made)
-    made.down()
+    with parents_in_memory(tmp_path):
+        made = LabParents(tmp_path, print)
+        yield made
+        kill_objects(made)
+        made.down()
 
 
 def test_what_runs_is_seen_by_its_digest_without_rights_and_on_loopback_alone(parents: LabParents):
@@ -116,8 +117,7 @@ def test_data_ports_and_keys_outlive_stops_kills_and_a_start_that_was_not_record
         assert record.process is not None
         assert record.ports == first[kind].ports
         record.process.signal(signal.SIGKILL)
-        while record.process is not None:
-            time.sleep(0.05)
+        until(lambda record=record: record.process is None, "the parent has ended")  # type: ignore[misc]
         assert own_parents.observe(kind) == Unknown("notRunning")
     own_parents.up()
     forgotten = own_parents.record(ParentKind.OBJECTS)

@@ -15,6 +15,7 @@ from engine.environments.parents.recognition import ParentSeen
 from engine.registry.settings import HostingSettings
 from tests.cli.test_env_pyinfra import ABSENT, FACT, INVENTORY, PRESENT, pyinfra
 from tests.fleets import write_whole_fleet
+from tests.lab.environments.conftest import parents_in_memory
 from tests.unit.hosted import ENVIRONMENTS, PIN, TIER, write_environments
 
 KINDS = ("database", "role", "bucket", "key")
@@ -25,17 +26,18 @@ HOST = f"@env/{TIER}"
 def fleet(tmp_path: Path) -> tuple[Path, LabParents]:
     """A fleet with one tier, pinned to the parents that run for it."""
     root = write_whole_fleet(tmp_path / "fleet")
-    parents = LabParents(root / "var", print)
-    parents.up()
-    text = ENVIRONMENTS.split("environments:")[0]
-    for kind in ParentKind:
-        seen = parents.observe(kind)
-        assert isinstance(seen, ParentSeen)
-        text = text.replace(PIN, seen.digest, 1)
-    write_environments(root, text)
-    shutil.copy(INVENTORY, root / "inventory")
-    yield root, parents
-    parents.down()
+    with parents_in_memory(root / "var"):
+        parents = LabParents(root / "var", print)
+        parents.up()
+        text = ENVIRONMENTS.split("environments:")[0]
+        for kind in ParentKind:
+            seen = parents.observe(kind)
+            assert isinstance(seen, ParentSeen)
+            text = text.replace(PIN, seen.digest, 1)
+        write_environments(root, text)
+        shutil.copy(INVENTORY, root / "inventory")
+        yield root, parents
+        parents.down()
 
 
 def observations(root: Path) -> dict[str, str]:

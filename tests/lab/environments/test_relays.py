@@ -14,7 +14,8 @@ from engine.errors import Refused
 from engine.provision.providers.lab import HostSpec, Lab
 from engine.provision.providers.lab.processes import Process
 from tests.lab.conftest import MakeLab
-from tests.lab.lab_tools import eventually, inside, light, taken_network, traces
+from tests.lab.lab_tools import inside, light, taken_network, traces
+from tests.lab.waiting import until
 
 
 def test_relays_come_back_with_the_lab_and_keep_their_ports(make_lab: MakeLab) -> None:
@@ -28,7 +29,7 @@ def test_relays_come_back_with_the_lab_and_keep_their_ports(make_lab: MakeLab) -
         assert reached(server, lab, port)
         relay = json.loads((lab.state.relays / "one.json").read_text())
         os.kill(relay["pid"], signal.SIGKILL)
-        eventually(lambda: not Process(relay["pid"], relay["started"]).alive)
+        until(lambda: not Process(relay["pid"], relay["started"]).alive, "the relay has ended")
         assert not reached(server, lab, port)
         lab.up([light(lab, "maple")])
         assert reached(server, lab, port)

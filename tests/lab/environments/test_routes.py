@@ -5,7 +5,6 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -31,6 +30,7 @@ from engine.provision.providers.lab.network import LabNames, lab_id
 from tests.lab.environments.conftest import DIGEST
 from tests.lab.environments.faults import HttpProxy
 from tests.lab.environments.listening import listening_elsewhere
+from tests.lab.waiting import until
 
 FAULTS = {
     "refused": "unreachable",
@@ -221,8 +221,7 @@ def test_a_restart_resumes_the_routes(front: FrontService, routes: CaddyRoutes, 
         assert record is not None
         assert record.process is not None
         record.process.signal(number)
-        while record.process is not None:
-            time.sleep(0.05)
+        until(lambda record=record: record.process is None, "the front has ended")  # type: ignore[misc]
         assert front.observe() == Unknown("notRunning")
         assert isinstance(routes.observe(mine.name), Unknown)
         with pytest.raises(DriverRefused, match=r"unreachable|connectionLost"):
@@ -343,7 +342,10 @@ def _broken(front: FrontService, fault: str, at: int = 0) -> Iterator[tuple[Cadd
     assert front.admin.socket is not None
     proxy = ChangesProxy(front.admin.socket, fault=fault, at=at)
     try:
-        yield CaddyRoutes(FrontAdmin(address=f"127.0.0.1:{proxy.port}", answer_seconds=1)), proxy
+        yield (
+            CaddyRoutes(FrontAdmin(address=f"127.0.0.1:{proxy.port}", answer_seconds=1 if fault == "hang" else 30)),
+            proxy,
+        )
     finally:
         proxy.stop()
 

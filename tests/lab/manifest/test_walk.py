@@ -17,10 +17,12 @@ HEAD = str(RELEASES[-1].version)
 AT_ONCE = 7
 
 PACKAGES = "dpkg-query --show --showformat='${Package} ${Version} ${db:Status-Abbrev}\\n'"
+# What Debian does once a day may be going on in one of the two.
 UNITS = """
 systemctl list-unit-files --no-legend --plain
 systemctl list-units --no-legend --plain --type=service,timer 'tenant-*' 'caddy*' 'apt-*' 'logrotate*' |
-    tr --squeeze-repeats ' ' | cut --delimiter ' ' --fields 1-4
+    tr --squeeze-repeats ' ' | cut --delimiter ' ' --fields 1-4 |
+    sed --regexp-extended '/^(apt-|logrotate).*service loaded (de)?activating /d; s/(timer .*) running$/\\1 waiting/'
 """
 
 
