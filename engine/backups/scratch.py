@@ -14,6 +14,7 @@ from engine.errors import RecordFailed, Refused
 from engine.hosts.session import Session
 from engine.provision.servers import LAB, provider_for
 from engine.records import replace_file
+from engine.registry.freeze import freeze, thaw
 from engine.registry.model import Fleet, Tenant
 from engine.registry.safeguards import Provider
 from engine.registry.settings import Settings
@@ -92,7 +93,7 @@ class ScratchMarks:
 
     def put(self, server: Tenant, tenant: Tenant) -> None:
         """Mark the scratch `server` of `tenant`; raises :class:`RecordFailed`."""
-        mark = {"tenant": tenant.slug, "provider": server.provider.name, "options": server.provider.options}
+        mark = {"tenant": tenant.slug, "provider": server.provider.name, "options": thaw(server.provider.options)}
         try:
             self.directory.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
@@ -115,7 +116,7 @@ class ScratchMarks:
         for file in sorted(self.directory.glob("[a-z]*.json")):
             mark = _mark(file)
             if mark is not None:
-                provider = Provider(mark["provider"], mark["options"])
+                provider = Provider(mark["provider"], freeze(mark["options"]))
                 yield replace(template, slug=file.stem, provider=provider), Subject(KIND, mark["tenant"])
 
     def _file(self, slug: str) -> Path:
@@ -123,11 +124,17 @@ class ScratchMarks:
 
 
 def _mark(file: Path) -> Mapping[str, Any] | None:
-    """What a mark says; None for one that another rehearsal has removed meanwhile."""
+    """What a mark says, None for one that another rehearsal has removed meanwhile; raises :class:`RecordFailed`."""
     try:
         return dict(json.loads(file.read_text(encoding="utf-8")))
     except FileNotFoundError:
         return None
+    except (OSError, ValueError, TypeError) as error:
+        raise RecordFailed(
+            f"the mark of a scratch server cannot be read: {error}",
+            where=str(file),
+            hint=f"see that the server {file.stem} is gone, and remove the file",
+        ) from error
 
 
 def marks_of(workspace: Workspace) -> ScratchMarks:

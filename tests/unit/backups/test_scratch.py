@@ -21,7 +21,8 @@ from engine.backups.scratch import (
     scratch_workspace,
     unproven_channels,
 )
-from engine.errors import Refused
+from engine.errors import RecordFailed, Refused
+from engine.registry.freeze import freeze
 from engine.registry.model import Fleet
 from engine.registry.safeguards import Provider, Rehearsal
 from engine.registry.settings import Gateway, Notify, Settings
@@ -91,12 +92,20 @@ def test_only_a_provider_that_promises_that_there_is_no_way_out_will_do(tmp_path
 def test_a_scratch_server_is_known_by_its_mark_although_its_tenant_is_removed(tmp_path: Path):
     marks = ScratchMarks(tmp_path / "scratch")
     assert list(marks.left(make_tenant())) == []
-    server = make_tenant(slug="scratch-cedar", provider=Provider("lab", {"place": "here"}))
+    # As the registry has them: read-only, all the way down.
+    options = freeze({"volumes": [{"name": "home", "size": 2}]})
+    server = make_tenant(slug="scratch-cedar", provider=Provider("lab", options))
     marks.put(server, make_tenant(slug="cedar"))
     ((found, lock),) = marks.left(make_tenant(slug="maple"))
     assert (found.slug, found.provider, lock) == (server.slug, server.provider, Subject("scratch", "cedar"))
     marks.remove(server)
     assert list(marks.left(make_tenant())) == []
+
+
+def test_a_mark_that_cannot_be_read_says_which_server_to_look_for(tmp_path: Path):
+    (tmp_path / "scratch-cedar.json").write_text("{")
+    with pytest.raises(RecordFailed, match="the mark of a scratch server cannot be read"):
+        list(ScratchMarks(tmp_path).left(make_tenant()))
 
 
 def test_the_settings_of_a_scratch_server():
