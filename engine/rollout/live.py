@@ -105,9 +105,16 @@ class LiveFleet:
         def work(job: Job) -> Outcome:
             job.tell(Phase.CONNECT, "connecting")
             with pool.session(tenant) as session:
-                found = way_back(session.probe().recovery, known, self.rollout, target, tenant.slug)
-                if found.undone:
+                status = session.probe()
+                found = way_back(status.recovery, known, self.rollout, target)
+                if found is None and str(status.marker.version) != target:
                     return Outcome(tenant.slug, RunResult.UNCHANGED, messages=("it was put back before",))
+                if found is None:
+                    raise Refused(
+                        f"there is no recovery set of this rollout that leads back from {target}",
+                        where=tenant.slug,
+                        hint=f"tenantry restore {tenant.slug} puts it back to a backup",
+                    )
                 outcome = Rollback(job, session, found.run, by="rollout", reason=self._reason).run()
                 said = self._tell_owner(tenant, session, outcome)
                 return replace(outcome, messages=(*outcome.messages, *said))
@@ -155,20 +162,14 @@ class LiveFleet:
         return [tenants[slug] for slug in slugs if slug in tenants]
 
 
-def way_back(found: Sequence[RecoverySet], known: str | None, rollout: str, target: str, slug: str) -> RecoverySet:
-    """The recovery set that leads from `target` to before that rollout: the `known` one, or else its oldest.
+def way_back(found: Sequence[RecoverySet], known: str | None, rollout: str, target: str) -> RecoverySet | None:
+    """The recovery set that leads from `target` to before that rollout: the `known` one, or else the oldest since.
 
-    One that is undone means that the tenant is back. Raises :class:`Refused` where there is none any more.
+    None where there is none that was not undone.
     """
-    since = [item for item in found if item.to_version == target and moment_of(item.run) >= moment_of(rollout)]
-    leading = [item for item in found if item.run == known] or since
-    if not leading:
-        raise Refused(
-            f"there is no recovery set of this rollout that leads back from {target}",
-            where=slug,
-            hint=f"tenantry restore {slug} puts it back to a backup",
-        )
-    return next((item for item in leading if not item.undone), leading[-1])
+    usable = [item for item in found if item.to_version == target and not item.undone]
+    since = (item for item in usable if item.from_version != target and moment_of(item.run) >= moment_of(rollout))
+    return next((item for item in usable if item.run == known), next(since, None))
 
 
 def worse(before: Baseline, now: Baseline, gateway: Gateway, strategy: Strategy) -> list[str]:

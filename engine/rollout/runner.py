@@ -173,7 +173,8 @@ class Runner:
             return False
         member = self._of(index, slug)
         self._tell("begun", tenant=slug, attempt=member.attempt.value)
-        is_changed = member.is_changed or member.attempt is not Attempt.FIRST
+        # One that had begun before has died there, and what it did is known to the tenant alone.
+        is_changed = member.is_changed or member.result is MemberResult.STARTED
         self._member(index, slug, result=MemberResult.STARTED, is_changed=is_changed)
         return True
 
@@ -319,18 +320,25 @@ class Runner:
 def begin_again(rollout: Rollout) -> Rollout:
     """The rollout with every member that went wrong, was busy or in conversation waiting once more.
 
-    A wave that has such members is converged and soaked again; those of it that did well are left alone.
+    A wave that has such members is converged and soaked again. Those of it that did well are not converged, and soak
+    again from how they are now.
     """
     for index, wave in enumerate(rollout.waves):
         if wave.stage.is_taken_back or not any(member.result.may_be_retried for member in wave.members):
             continue
-        members = tuple(_tried_again(member) if member.result.may_be_retried else member for member in wave.members)
+        members = tuple(
+            _tried_again(member) if member.result.may_be_retried else replace(member, baseline=None)
+            for member in wave.members
+        )
         rollout = rollout.with_wave(index, members=members, stage=WaveStage.PENDING, soak_until=None)
     return rollout
 
 
 def _tried_again(member: Member) -> Member:
-    return Member(member.slug, retry=True, is_changed=member.is_changed, recovery_set=member.recovery_set)
+    # One that was put back is as it was before; one that was silent was cut off in the middle of something.
+    is_changed = (member.is_changed and not member.is_back) or member.result is MemberResult.SILENT
+    known = None if member.is_back else member.recovery_set
+    return Member(member.slug, retry=True, is_changed=is_changed, recovery_set=known)
 
 
 def look_again(rollout: Rollout) -> Rollout:

@@ -176,6 +176,8 @@ def _member(document: Mapping[str, Any]) -> Member:
     baseline = document["baseline"]
     return Member(
         **{
+            # An earlier version did not keep it: what had begun may have changed the tenant.
+            "is_changed": document["result"] != MemberResult.WAITING,
             **document,
             "result": MemberResult(document["result"]),
             "baseline": Baseline(**baseline) if baseline else None,

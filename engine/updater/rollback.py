@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from engine.errors import ExitCode, InvalidInput, Refused, UnknownState
+from engine.errors import ExitCode, InvalidInput, Refused, RollbackFailed, UnknownState
 from engine.hosts.pool import SessionPool
 from engine.hosts.session import Session
 from engine.hosts.status import Armed, Held, RecoverySet, Status
@@ -72,10 +72,20 @@ class Rollback:
         return self._finish_first(status, status.armed) if status.armed else self._go_back(status, status)
 
     def _finish_first(self, status: Status, order: Armed) -> Outcome:
-        fall = SafetyNet(self.job, self.session).finish(status)
-        finished = next((item for item in status.recovery if item.run == order.set), None)
-        if finished and (self.to is None or is_named(finished, self.to)):
-            return self._outcome(status, finished, fall)
+        armed = [item for item in status.recovery if item.run == order.set]
+        wanted = next((item for item in armed if self.to is None or is_named(item, self.to)), None)
+        net = SafetyNet(self.job, self.session)
+        try:
+            fall = net.finish(status, self._held(status, wanted) if wanted else None)
+        except RollbackFailed as error:
+            if wanted or self.to is None:
+                raise
+            # Nobody can put it back to that set, and another one is wanted.
+            net.disarm()
+            self._remark(Phase.ROLLBACK, error.message)
+            return self._go_back(status, self.session.probe())
+        if wanted:
+            return self._outcome(status, wanted, fall)
         self._remark(Phase.ROLLBACK, fall.error.message)
         return self._go_back(status, self.session.probe())
 

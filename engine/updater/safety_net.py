@@ -137,15 +137,15 @@ class SafetyNet:
         messages = (*fall.messages, f"evidence: {evidence}") if evidence else fall.messages
         return Fall(fall.is_alive, self._explained(error, fall), messages)
 
-    def finish(self, status: Status) -> Fall:
-        """Finish what an earlier run's armed dead-man has not done yet."""
+    def finish(self, status: Status, held: Held | None = None) -> Fall:
+        """Finish what an earlier run's armed dead-man has not done yet; the tenant is `held` so, or as by that."""
         order = status.armed
         assert order is not None
         self._before, self.head, self.is_armed = status, order.head, True
         self.job.enter(Phase.ROLLBACK, f"run {order.run} was never confirmed")
         reason = f"run {order.run} was never confirmed, so the next run put the tenant back"
         evidence = collect(self.job, self.session, status)
-        fall = self.fall_back(order.set, Held(order.head, order.run, self._now(), reason, "dead-man"))
+        fall = self.fall_back(order.set, held or Held(order.head, order.run, self._now(), reason, "dead-man"))
         error = TenantryError(reason, where=self._slug)
         messages = (*fall.messages, f"evidence: {evidence}") if evidence else fall.messages
         return Fall(fall.is_alive, self._explained(error, fall), messages)

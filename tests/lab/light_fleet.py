@@ -41,6 +41,14 @@ PATIENT: Any = {
 
 NO_OPTIONS = Options()
 
+# The armed dead-man is one of a run that died, of whose set nothing is left.
+ARMED_WITHOUT_SET = """
+mkdir -p /var/lib/tenantry/deadman
+cat > /var/lib/tenantry/deadman/armed.json <<'END'
+{"set": "r0", "run": "r0", "head": "2026.10.3", "seconds": 1000, "at": 1, "boot_id": "b"}
+END
+"""
+
 RESET = """
 set -e
 cd /var/lib/tenantry

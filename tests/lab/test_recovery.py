@@ -16,7 +16,7 @@ from engine.hosts.session import Session
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
 from engine.updater.outcome import Options
-from tests.lab.light_fleet import DEAD_MAN_SOON, HASTY, PATIENT, LightFleet
+from tests.lab.light_fleet import ARMED_WITHOUT_SET, DEAD_MAN_SOON, HASTY, PATIENT, LightFleet
 from tests.lab.provision_runs import killed_at
 from tests.lab.waiting import until
 
@@ -354,7 +354,24 @@ def test_a_person_who_is_killed_in_a_rollback_leaves_a_tenant_that_answers(good:
     assert again.returncode == ExitCode.DONE, errors
     (document,) = json.loads(output)["tenants"]
     assert (document["result"], document["to_version"]) == ("rolled-back", GOOD)
+    # It is this person's word now, which no resumed rollout goes over as it does over a dead-man's.
+    assert held(good)["by"] == "person"
     assert good.marker("maple") == GOOD
+    assert_answers(good)
+
+
+def test_a_person_s_rollback_goes_past_an_armed_one_that_nobody_can_finish(good: LightFleet):
+    before = look(good)
+    good.write_releases(FIRST, (BROKEN, [{"configure": {"text": "{}"}}]))
+    assert good.converge("maple").error is None
+    good.run("maple", ARMED_WITHOUT_SET)
+    refused = good.cli("rollback", "maple", "--json")
+    assert refused.wait(timeout=120) == ExitCode.FAILED
+    process = good.cli("rollback", "maple", "--to", GOOD, "--json")
+    output, errors = process.communicate(timeout=120)
+    assert process.returncode == ExitCode.DONE, errors
+    assert json.loads(output)["tenants"][0]["to_version"] == GOOD
+    assert look(good) == before and good.marker("maple") == GOOD
     assert_answers(good)
 
 

@@ -13,7 +13,7 @@ from engine.backups.store import StoredArchive, manifest_path
 from engine.errors import ExitCode
 from engine.records import RunResult
 from engine.updater.events import Event, Phase
-from tests.lab.light_fleet import HASTY, LightFleet
+from tests.lab.light_fleet import ARMED_WITHOUT_SET, HASTY, LightFleet
 from tests.lab.restores import HEAD, back_up, fill, is_alive, leftovers, restored, seen
 from tests.lab.waiting import until
 
@@ -53,14 +53,10 @@ systemctl daemon-reload
 systemctl start light-helper
 """
 
-# The armed dead-man is one of a run that died, of whose set nothing is left.
-DISASTER = """
+DISASTER = f"""
 head -c 9000 /dev/urandom > /srv/light/state.db
 rm -f /srv/light/state.db-*
-mkdir -p /var/lib/tenantry/deadman
-cat > /var/lib/tenantry/deadman/armed.json <<'END'
-{"set": "r0", "run": "r0", "head": "2026.10.3", "seconds": 1000, "at": 1, "boot_id": "b"}
-END
+{ARMED_WITHOUT_SET}
 """
 
 

@@ -124,7 +124,8 @@ def seed(hosting: Hosting, spec: Specification) -> None:
     if source is None:
         return
     password = hosting.credentials.ensure(spec.uuid).password.encode()
-    confirm = _unmoved(hosting, hosting.journal.required(spec.uuid))
+    # Whatever it is by now, only what is being created may be filled.
+    confirm = _unmoved(hosting, replace(hosting.journal.required(spec.uuid), state=State.CREATING))
     if restore(hosting.copies, hosting.parents.postgres, spec, source, password, confirm):
         hosting.journal.writer(spec.uuid).receipt("restore", "done", source.copy_id)
 

@@ -50,6 +50,7 @@ class Tenants:
     way_back: dict[str, MemberResult] = field(default_factory=dict)
     compared: list[str] = field(default_factory=list)
     there: frozenset[str] = frozenset()
+    now: Baseline = HEALTHY
     attempts: dict[str, Attempt] = field(default_factory=dict)
     sick: dict[str, tuple[str, ...] | None] = field(default_factory=dict)
     updates: list[str] = field(default_factory=list)
@@ -80,13 +81,12 @@ class Tenants:
             ended(Ended(slug, result, f"run-{slug}", recovery_set=f"set-{slug}" if is_new else None))
 
     def look(self, slugs: Sequence[str]) -> Mapping[str, Look]:
-        return {
-            slug: Look(HEALTHY if self.looks.get(slug, ()) == () else None, self.looks.get(slug, ())) for slug in slugs
-        }
+        return {slug: Look(self.now, self.looks.get(slug, ())) for slug in slugs}
 
     def compare(self, before: Mapping[str, Baseline]) -> Mapping[str, Look]:
         self.compared += before
-        return {slug: Look(HEALTHY, self.sick.get(slug, ())) for slug in before}
+        changed = [slug for slug, baseline in before.items() if baseline != self.now]
+        return {slug: Look(self.now, ("changed",) if slug in changed else self.sick.get(slug, ())) for slug in before}
 
     def roll_back(self, sets: Mapping[str, str | None], ended: Callable[[Ended], None]) -> None:
         for slug in sets:
@@ -199,6 +199,26 @@ def test_retry_takes_the_failed_ones_of_a_wave_and_no_others(tmp_path: Path) -> 
     rollout = setting.run(begin_again(setting.store.load()))
     assert (rollout.stage, setting.tenants.seen) == (Stage.DONE, ["b", "d"])
     assert all(member.result is MemberResult.UPDATED for member in rollout.members)
+
+
+def test_those_that_did_well_soak_again_from_how_they_are_when_others_are_retried(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, Strategy(soak_seconds=1), results={"b": MemberResult.BUSY})
+    assert setting.run().stage is Stage.DONE
+    # Days later: c was restarted for another reason.
+    later = Baseline(2, 0, 0, 9e9)
+    setting.tenants.now = later
+    setting.tenants.results.clear()
+    assert setting.run(begin_again(setting.store.load())).stage is Stage.DONE
+    assert [member.baseline for member in setting.store.load().waves[1].members] == [later, later]
+
+
+def test_one_that_was_busy_and_is_there_already_is_not_this_rollouts_to_undo(tmp_path: Path) -> None:
+    setting = Setting(tmp_path, Strategy(soak_seconds=1), results={"b": MemberResult.BUSY}, there=frozenset({"b"}))
+    setting.run()
+    setting.tenants.results.clear()
+    setting.run(begin_again(setting.store.load()))
+    assert setting.runner().undo(1).waves[1].stage is WaveStage.UNDONE
+    assert setting.tenants.rolled_back == ["c"]
 
 
 def test_undo_puts_a_wave_back(tmp_path: Path) -> None:
@@ -432,3 +452,15 @@ def test_the_state_file_reads_as_it_was_written(tmp_path: Path) -> None:
     rollout = setting.store.load().with_member(0, "a", baseline=HEALTHY, problems=("x",))
     setting.store.save(replace(rollout, left_out={"z": "on hold"}))
     assert setting.store.load() == replace(rollout, left_out={"z": "on hold"})
+
+
+def test_what_an_earlier_version_kept_may_have_been_changed_by_its_rollout(tmp_path: Path) -> None:
+    setting = Setting(tmp_path)
+    setting.run()
+    document = setting.store.load().with_member(2, "e", result=MemberResult.WAITING).document()
+    for wave in document["waves"]:
+        for member in wave["members"]:
+            for key in ("retry", "is_changed", "recovery_set", "is_back"):
+                del member[key]
+    read = Rollout.of(document)
+    assert [member.slug for member in read.members if member.may_be_put_back] == ["a", "b", "c", "d"]
