@@ -11,7 +11,7 @@ import click
 from engine.backups.proofs import Proof
 from engine.cli.backup import chosen
 from engine.cli.failures import report_error
-from engine.cli.invocation import Choice, Invocation, json_option, parallel_option, tenants_option
+from engine.cli.invocation import Choice, Invocation, json_option, tenants_option
 from engine.cli.output import print_document, print_line, print_table
 from engine.cli.progress import progress
 from engine.errors import ExitCode, most_serious
@@ -23,17 +23,22 @@ PROOF_FIELDS = ("archive", "version", "at", "duration_seconds", "phases", "unpro
 @click.command()
 @tenants_option(required=True)
 @click.option("--archive", metavar="ID", help="Of which archive; the newest verified one by default.")
-@parallel_option
+@click.option(
+    "--parallel",
+    type=click.IntRange(min=1),
+    default=1,
+    show_default=True,
+    metavar="N",
+    help="How many tenants at once.",
+)
 @json_option
 @click.pass_obj
-def rehearse(
-    invocation: Invocation, choice: Choice, archive: str | None, parallel: int | None, as_json: bool
-) -> ExitCode:
+def rehearse(invocation: Invocation, choice: Choice, archive: str | None, parallel: int, as_json: bool) -> ExitCode:
     """Restore the newest archive on a scratch server, boot it, and verify it.
 
     The scratch server is converged to the head. It has no way out and made-up secrets, and is destroyed whatever
     happens. The tenant is neither asked nor locked, and its owner gets no message. --all, --role and --trade leave
-    out tenants whose daily_backup is off. One at a time unless --parallel says otherwise.
+    out tenants whose daily_backup is off.
     """
     if archive and len(choice.names) != 1:
         raise click.UsageError("--archive is one of a single tenant: name that tenant")
@@ -42,7 +47,7 @@ def rehearse(
 
     with progress("rehearse") as report:
         workspace = replace(invocation.workspace(), report=report)
-        outcomes = rehearse_many(workspace, tenants, archive=archive, parallel=parallel or 1)
+        outcomes = rehearse_many(workspace, tenants, archive=archive, parallel=parallel)
     if as_json:
         print_document(document(outcomes))
     else:
