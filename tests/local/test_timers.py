@@ -79,7 +79,16 @@ class Machine:
         secret.chmod(0o600)
         caller = Caller(command, self.root, self.root / "var")
         given = Contact(target, brand="Queva", limit=400) if contact else None
-        return Watch(caller, SystemClock(), given, ("maple",), self.said.append, send).run(JOB)
+        return Watch(caller, SystemClock(), given, ("maple",), self.hear, send).run(JOB)
+
+    @property
+    def heard(self) -> Path:
+        """There once the watcher has handed a line on."""
+        return self.root / "heard"
+
+    def hear(self, line: str) -> None:
+        self.said.append(line)
+        self.heard.touch()
 
     @property
     def report(self):
@@ -149,9 +158,11 @@ def test_an_interruption_is_handed_on_and_waits_for_what_the_job_cleans_up(machi
     with pytest.raises(KeyboardInterrupt):
         machine.run(
             f"trap 'echo cleaning up >&2; touch {cleaned}; exit 130' TERM\n"
+            # Not before it is watched: what starts it is not interrupted here.
+            f"echo working >&2\nuntil [ -e {machine.heard} ]; do sleep 0.05; done\n"
             "kill -INT $PPID\nfor _ in $(seq 100); do sleep 0.1; done"
         )
-    assert cleaned.exists() and machine.said == ["cleaning up"]
+    assert cleaned.exists() and machine.said == ["working", "cleaning up"]
     assert hook.messages == []
 
 
