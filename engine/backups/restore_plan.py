@@ -154,10 +154,6 @@ def lies_in(path: str, roots: Iterable[str]) -> bool:
     return any(path == root or path.startswith(root + "/") for root in roots)
 
 
-def kinds_of(trees: Iterable[Tree]) -> frozenset[ContentKind]:
-    return frozenset(tree.kind for tree in trees)
-
-
 def _roots(manifest: ArchiveManifest, live: Live) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for content in manifest.contents:
         pattern = content["path"]

@@ -22,6 +22,7 @@ from engine.render.notes import compose
 from engine.rollout.runner import Ended, Look
 from engine.rollout.state import Attempt, Baseline
 from engine.rollout.verdict import MemberResult
+from engine.updater.assessment import version_of_record
 from engine.updater.events import Phase
 from engine.updater.fleet import ask_many, converge_one, map_tenants
 from engine.updater.job import Job, run_job
@@ -100,21 +101,12 @@ class LiveFleet:
         map_tenants(self.workspace, self._registered(sets, ended), work)
 
     def _roll_back_one(self, pool: SessionPool, tenant: Tenant, known: str | None) -> Outcome:
-        target = str(self.workspace.manifest.head)
-
         def work(job: Job) -> Outcome:
             job.tell(Phase.CONNECT, "connecting")
             with pool.session(tenant) as session:
-                status = session.probe()
-                found = way_back(status.recovery, known, self.rollout, target)
-                if found is None and str(status.marker.version) != target:
-                    return Outcome(tenant.slug, RunResult.UNCHANGED, messages=("it was put back before",))
+                found = way_back(tenant, session.probe(), known, self.rollout, self.workspace.manifest.head)
                 if found is None:
-                    raise Refused(
-                        f"there is no recovery set of this rollout that leads back from {target}",
-                        where=tenant.slug,
-                        hint=f"tenantry restore {tenant.slug} puts it back to a backup",
-                    )
+                    return Outcome(tenant.slug, RunResult.UNCHANGED, messages=("it was put back before",))
                 outcome = Rollback(job, session, found.run, by="rollout", reason=self._reason).run()
                 said = self._tell_owner(tenant, session, outcome)
                 return replace(outcome, messages=(*outcome.messages, *said))
@@ -162,14 +154,22 @@ class LiveFleet:
         return [tenants[slug] for slug in slugs if slug in tenants]
 
 
-def way_back(found: Sequence[RecoverySet], known: str | None, rollout: str, target: str) -> RecoverySet | None:
+def way_back(tenant: Tenant, status: Status, known: str | None, rollout: str, target: Version) -> RecoverySet | None:
     """The recovery set that leads from `target` to before that rollout: the `known` one, or else the oldest since.
 
-    None where there is none that was not undone.
+    None for a tenant that is not at `target` any more, so that nothing is left to be put back. Raises
+    :class:`Refused` for one that is, and has no such set; :class:`UnknownState` where nobody can tell where it is.
     """
-    usable = [item for item in found if item.to_version == target and not item.undone]
-    since = (item for item in usable if item.from_version != target and moment_of(item.run) >= moment_of(rollout))
-    return next((item for item in usable if item.run == known), next(since, None))
+    usable = [item for item in status.recovery if item.to_version == str(target) and not item.undone]
+    since = (item for item in usable if item.from_version != str(target) and moment_of(item.run) >= moment_of(rollout))
+    found = next((item for item in usable if item.run == known), next(since, None))
+    if found is None and version_of_record(tenant, status) == target:
+        raise Refused(
+            f"there is no recovery set of this rollout that leads back from {target}",
+            where=tenant.slug,
+            hint=f"tenantry restore {tenant.slug} puts it back to a backup",
+        )
+    return found
 
 
 def worse(before: Baseline, now: Baseline, gateway: Gateway, strategy: Strategy) -> list[str]:

@@ -41,13 +41,6 @@ def source(tmp_path: Path) -> Path:
     return tree
 
 
-def as_seen(trees: Any, path: Path) -> dict[str, Any]:
-    """The entries of a tree by their paths, without the time of the tree itself."""
-    entries = {entry["path"]: entry for entry in trees.describe(str(path))}
-    entries.get("", {}).pop("mtime_ns", None)
-    return entries
-
-
 def test_a_copy_has_contents_modes_times_and_links_and_names_what_it_left_out(
     modules: tuple[Any, Any], source: Path, tmp_path: Path
 ):

@@ -123,8 +123,6 @@ SAMPLE = {
 }
 """Job and parent -> fault -> every which call is broken with it, each time at other ones."""
 
-EVERY_FAULT = [*(("objects", each) for each in HTTP_FAULTS), *(("postgres", each) for each in POSTGRES_FAULTS)]
-
 
 @pytest.mark.parametrize(("job", "parent"), SAMPLE)
 def test_trouble_at_a_sample_of_calls(proxied: Proxied, tmp_path: Path, job: str, parent: str) -> None:
